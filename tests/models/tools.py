@@ -104,8 +104,8 @@ class EverythingOverHttp(Everything, unittest.TestCase):
         told = json.loads(calling.stdout.read())
         calling.stdout.close()
         calling.wait()
-        self.assertIn(told["code"], ("tool_source_gone", "tool_source_unreachable"))
-        self.assertEqual(told["may_have_acted"], told["code"] == "tool_source_gone")
+        self.assertIn(told["code"], ("mcp_server_gone", "mcp_server_unreachable"))
+        self.assertEqual(told["may_have_acted"], told["code"] == "mcp_server_gone")
 
 
 class Python(Source):

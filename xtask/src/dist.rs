@@ -17,7 +17,7 @@ const BINARY: &str = "onward";
 const PACKAGE: &str = "onward-cli";
 
 /// Strings that no release may contain: ways to kill or change a process that are meant for tests.
-const FOR_TESTS: &[&str] = &["ONWARD_FAILPOINT", "torture-worker"];
+const FOR_TESTS: &[&str] = &["ONWARD_FAILPOINT"];
 
 pub fn build(repository: &Repository, folder: &Path) -> Result<()> {
     supply::check(repository)?;

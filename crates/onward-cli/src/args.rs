@@ -1,19 +1,23 @@
-//! The command line: its grammar and its usage errors.
+//! The command line: its grammar, its usage errors, values of arguments, and the choice between text and JSON.
 
 use std::ffi::OsString;
+use std::io::read_to_string;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser};
-use onward_core::Namespace;
+use onward_core::{Namespace, Payload};
 use onward_runtime::RuntimeError;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::commands::Command;
-use crate::config::Config;
+use crate::config::{Config, SettingOrigin};
 use crate::error::{self, Mistake};
-use crate::output::{escape, print};
+use crate::output::{TextTable, escape, print, print_json, say};
 
 /// The version; release builds append their commit.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("ONWARD_BUILT_FROM"));
@@ -78,7 +82,7 @@ impl Global {
     /// Returns the data directory only if `--data` was given.
     pub fn named_directory(&self) -> Option<PathBuf> {
         let data = self.config.get("data")?;
-        matches!(data.origin, crate::config::SettingOrigin::Flag(_)).then(|| PathBuf::from(data.text))
+        matches!(data.origin, SettingOrigin::Flag(_)).then(|| PathBuf::from(data.text))
     }
 
     pub fn namespace(&self) -> Result<Namespace, RuntimeError> {
@@ -88,13 +92,75 @@ impl Global {
     /// Fails if `--server` was given: `command` works on local files.
     pub fn without_server(&self, command: &str) -> Result<(), Mistake> {
         match self.config.get("url") {
-            Some(url) if matches!(url.origin, crate::config::SettingOrigin::Flag(_)) => {
+            Some(url) if matches!(url.origin, SettingOrigin::Flag(_)) => {
                 let message = format!("`onward {command}` works on local files and takes no `--server`");
                 Err(Mistake::usage("usage", message, "remove `--server`; name the directory with `--data DIR`"))
             }
             _ => Ok(()),
         }
     }
+
+    /// Prints a document with `--json`, otherwise a text.
+    pub fn show(&self, document: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+        if self.json { print_json(document) } else { Ok(print(&text())?) }
+    }
+
+    /// Prints a document with `--json`, otherwise a table, or `none` on stderr if the table is empty.
+    pub fn show_table(&self, document: &impl Serialize, mut table: TextTable, none: &str) -> Result<()> {
+        if !self.json && table.is_empty() {
+            say(none);
+            return Ok(());
+        }
+        self.show(document, || table.take())
+    }
+}
+
+/// Parses one of the words of a type.
+pub fn parse_word<T: Copy>(all: &[T], word: fn(T) -> &'static str, text: &str) -> Result<T, String> {
+    let words = || all.iter().map(|value| word(*value)).collect::<Vec<_>>().join(", ");
+    all.iter().copied().find(|value| word(*value) == text).ok_or_else(|| format!("must be one of {}", words()))
+}
+
+/// Returns the parser of an option whose values are the words of a type.
+pub fn one_of<T>(all: &'static [T], word: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let words = PossibleValuesParser::new(all.iter().map(|value| word(*value)));
+    words.map(move |text| parse_word(all, word, &text).expect("clap accepts only these words"))
+}
+
+/// Reads a file, or stdin if the path is `-`. `what` names the content in an error.
+pub fn read_file(path: &Path, what: &str) -> Result<String> {
+    if path == Path::new("-") {
+        return read_to_string(std::io::stdin()).with_context(|| format!("cannot read {what} from stdin"));
+    }
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {what} from {}", path.display()))
+}
+
+/// Reads an argument: `@FILE`, `-` for stdin, or the text itself.
+pub fn read_argument(text: &str, what: &str) -> Result<String> {
+    match text.strip_prefix('@') {
+        Some(path) => read_file(Path::new(path), what),
+        None if text == "-" => read_file(Path::new("-"), what),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// Reads a payload argument. The bytes of the JSON text are recorded unchanged, without surrounding whitespace.
+pub fn read_payload(text: &str) -> Result<Payload> {
+    let text = read_argument(text, "the payload")?;
+    let text = text.trim();
+    if let Err(error) = serde_json::from_str::<&RawValue>(text) {
+        let hint = "quote a text: '\"hello\"'; use @FILE for a file and - for stdin";
+        return Err(Mistake::usage("payload_invalid", format!("the payload is not JSON: {error}"), hint).into());
+    }
+    Ok(Payload::from_json_text(text.to_owned()))
+}
+
+/// Reads a payload argument that is null if it is absent.
+pub fn read_optional_payload(text: Option<&str>) -> Result<Payload> {
+    text.map_or(Ok(Payload::null()), read_payload)
 }
 
 /// Parses the command line. Returns the exit code as an error after printing help, the version or a usage error.

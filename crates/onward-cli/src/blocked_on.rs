@@ -1,6 +1,9 @@
 //! Sentences that explain why the tasks of a run are blocked: no worker serves them, a key is rate-limited, they are quarantined,
 //! or the next attempt is not due.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use onward_core::task::MODEL_CALL;
 use onward_core::{RunKey, Timestamp};
 use onward_runtime::{BlockReason, Blocker, WorkerInfo};
@@ -74,6 +77,38 @@ fn offered(workers: &[WorkerInfo]) -> String {
     offered.sort();
     offered.dedup();
     if offered.is_empty() { "none".to_owned() } else { offered.join(", ") }
+}
+
+/// Tolerance for equal ends: the end of a rate limit is computed from its remaining time and varies slightly.
+const SAME: Duration = Duration::from_secs(1);
+
+/// Reasons that were already printed. Each reason of each task is printed once, and again if the wait lasts longer than the end
+/// that was printed.
+#[derive(Default)]
+pub struct PrintedBlockers {
+    /// Tasks and reasons, with the end that was printed.
+    printed: BTreeMap<(String, &'static str), Option<Timestamp>>,
+}
+
+impl PrintedBlockers {
+    /// Records a reason of the run itself and returns whether it must be printed.
+    pub fn is_news(&mut self, why: &'static str) -> bool {
+        self.printed.insert((String::new(), why), None).is_none()
+    }
+
+    /// Records a reason of a task and returns whether it must be printed.
+    pub fn is_news_of(&mut self, blocker: &Blocker, now: Timestamp) -> bool {
+        let key = (blocker.task.to_string(), blocker.why.as_str());
+        let is_news = match (self.printed.get(&key), blocker.until) {
+            (None, _) => true,
+            (Some(Some(printed)), Some(until)) => *printed <= now && until.since(*printed) > SAME,
+            (Some(_), _) => false,
+        };
+        if is_news {
+            self.printed.insert(key, blocker.until);
+        }
+        is_news
+    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use onward::HttpClient;
 use onward_core::{Failure, Namespace, Payload, RunId, RunKey};
 use onward_runtime::{CallRef, Changes, Client, RuntimeError};
 
 use crate::args::Global;
 use crate::directory;
+use crate::error::Mistake;
 
 /// Polling interval of a run in a directory, where no notifications arrive.
 const LOOK: Duration = Duration::from_millis(100);
@@ -30,6 +32,14 @@ impl Endpoint {
             return directory();
         }
         Ok(Endpoint::Server { url: url.text, key: key(global)? })
+    }
+
+    /// Connects to the HTTP API of the server. Without a server, fails with `why`.
+    pub fn http(global: &Global, why: &str) -> Result<HttpClient> {
+        match Endpoint::of(global)? {
+            Endpoint::Server { url, key } => Ok(onward::connect_http(&url, &global.namespace()?, key.as_deref())?),
+            Endpoint::Directory(_) => Err(Mistake::usage("usage", why, "set `--server URL` or ONWARD_URL").into()),
+        }
     }
 }
 

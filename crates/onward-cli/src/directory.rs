@@ -11,7 +11,7 @@ use onward_runtime::{Options, Runtime, RuntimeError};
 use onward_store::{Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 
-use crate::error::{CONFLICT, FAILURE, Mistake};
+use crate::error::Mistake;
 use crate::output::say;
 use crate::serving::mark;
 
@@ -46,8 +46,8 @@ pub fn open_or_make(path: &Path) -> Result<Runtime> {
     match EmbeddedStore::open(path, Default::default()) {
         Err(StoreError::DirectoryLocked { .. }) if let Some(url) = mark::server_of(path) => {
             let message = format!("{} is in use by the server at {url}", path.display());
-            let hint = Some(format!("use `--server {url}` or ONWARD_URL; commands that read work without it"));
-            Err(Mistake { code: "directory_locked", message, hint, exit: CONFLICT }.into())
+            let hint = format!("use `--server {url}` or ONWARD_URL; commands that read work without it");
+            Err(Mistake::new("directory_locked", message, Some(&hint)).into())
         }
         opened => Ok(runtime(opened?)),
     }
@@ -63,10 +63,8 @@ fn expect_directory(path: &Path) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
-    let hint =
-        "set `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` creates a directory to try".to_owned();
-    let message = format!("directory {} does not exist", path.display());
-    Err(Mistake { code: "directory_missing", message, hint: Some(hint), exit: FAILURE }.into())
+    let hint = "set `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` creates a directory to try";
+    Err(Mistake::new("directory_missing", format!("directory {} does not exist", path.display()), Some(hint)).into())
 }
 
 /// Returns the key of a run in the default namespace.

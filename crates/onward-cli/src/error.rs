@@ -1,7 +1,4 @@
 //! Error output: `error[code]: message`, a hint and an exit code; with `--json` the problem document of the HTTP API.
-//!
-//! Exit codes: 0 ok, 1 error, 2 usage, 3 the awaited run failed, 4 not found, 5 server unreachable, 6 conflict, 7 missing or
-//! insufficient key, 124 wait timed out, 130 interrupted. A closed stdout is not an error.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -16,13 +13,35 @@ use onward_store::StoreError;
 use crate::output::{Style, escape, say};
 
 pub const FAILURE: u8 = 1;
-pub const USAGE: u8 = 2;
+const USAGE: u8 = 2;
 pub const RUN_FAILED: u8 = 3;
-pub const NOT_FOUND: u8 = 4;
-pub const UNREACHABLE: u8 = 5;
-pub const CONFLICT: u8 = 6;
-pub const NOT_ALLOWED: u8 = 7;
-pub const TIMED_OUT: u8 = 124;
+const NOT_FOUND: u8 = 4;
+const UNREACHABLE: u8 = 5;
+const CONFLICT: u8 = 6;
+const NOT_ALLOWED: u8 = 7;
+const TIMED_OUT: u8 = 124;
+pub const INTERRUPTED: u8 = 130;
+
+/// The exit codes and the error codes that lead to them. Every other error code leads to [`NOT_FOUND`] if its HTTP status is 404,
+/// otherwise to [`FAILURE`]. `docs/operations.md` describes the exit codes.
+#[rustfmt::skip]
+const EXIT_CODES: &[(u8, &[&str])] = &[
+    (FAILURE, &["directory_missing"]),
+    (USAGE, &[
+        "attachment_invalid", "call_id_invalid", "cursor_invalid", "filter_empty", "id_invalid", "id_reserved", "input_invalid",
+        "message_empty", "name_invalid", "server_url_invalid", "text_too_long", "webhook_secret_invalid",
+    ]),
+    (RUN_FAILED, &["run_failed"]),
+    (UNREACHABLE, &["not_ready", "server_unreachable"]),
+    (CONFLICT, &[
+        "approval_needed", "branch_pending", "budget_exhausted", "child_behind_approval", "directory_locked", "id_taken",
+        "key_ended", "outcome_unknown", "question_left", "run_busy", "run_closed", "run_continued", "run_exists", "run_external",
+        "run_is_task", "run_not_external", "run_not_failed", "run_not_paused", "run_paused", "run_reset", "signal_lost",
+        "task_not_quarantined", "webhook_exists",
+    ]),
+    (NOT_ALLOWED, &["key_invalid", "not_allowed", "unauthenticated"]),
+    (TIMED_OUT, &["wait_timed_out"]),
+];
 
 /// An error that the CLI itself detected.
 #[derive(Debug)]
@@ -30,12 +49,17 @@ pub struct Mistake {
     pub code: &'static str,
     pub message: String,
     pub hint: Option<String>,
-    pub exit: u8,
+    exit: u8,
 }
 
 impl Mistake {
+    pub fn new(code: &'static str, message: impl Into<String>, hint: Option<&str>) -> Mistake {
+        Mistake { code, message: message.into(), hint: hint.map(str::to_owned), exit: exit_code(code) }
+    }
+
+    /// Returns an error of the command line or of a setting.
     pub fn usage(code: &'static str, message: impl Into<String>, hint: &str) -> Mistake {
-        Mistake { code, message: message.into(), hint: Some(hint.to_owned()), exit: USAGE }
+        Mistake { exit: USAGE, ..Mistake::new(code, message, Some(hint)) }
     }
 }
 
@@ -47,30 +71,36 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// Code, hint and exit code of an error.
-struct ErrorSummary {
-    code: &'static str,
-    hint: Option<String>,
-    exit: u8,
+/// Ends the command with this exit code; the command has printed everything else.
+#[derive(Debug)]
+pub struct Exit(pub u8);
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "exit code {}", self.0)
+    }
 }
 
-/// Prints an error with its causes on stderr and returns the exit code. Ignores a broken pipe.
+impl std::error::Error for Exit {}
+
+/// Prints an error with its causes on stderr and returns the exit code. A closed stdout is not an error.
 pub fn print_error(error: &anyhow::Error, json: bool) -> ExitCode {
-    if is_broken_pipe(error) {
-        return ExitCode::SUCCESS;
+    match error.downcast_ref() {
+        Some(Exit(code)) => ExitCode::from(*code),
+        None if is_broken_pipe(error) => ExitCode::SUCCESS,
+        None => ExitCode::from(print_one(error, json)),
     }
-    ExitCode::from(print_one(error, json))
 }
 
 /// Prints an error and returns its exit code; for errors that do not end the command.
 pub fn print_one(error: &anyhow::Error, json: bool) -> u8 {
-    let summary = summary(error);
+    let Mistake { code, message, hint, exit } = summary(error);
     if json {
-        say(&escape::json(problem::to_json(summary.code, &message(error), summary.hint.as_deref())));
-        return summary.exit;
+        say(&escape::json(problem::to_json(code, &message, hint.as_deref())));
+    } else {
+        print_problem(code, &message, hint.as_deref());
     }
-    print_problem(summary.code, &message(error), summary.hint.as_deref());
-    summary.exit
+    exit
 }
 
 /// Prints a usage error; `text` is already escaped and may have several lines.
@@ -95,7 +125,8 @@ pub fn print_problem(code: &str, detail: &str, hint: Option<&str>) {
 
 /// Returns the message of an error with its causes, and its hint.
 pub fn words(error: &anyhow::Error) -> (String, Option<String>) {
-    (message(error), summary(error).hint)
+    let Mistake { message, hint, .. } = summary(error);
+    (message, hint)
 }
 
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -115,9 +146,11 @@ fn message(error: &anyhow::Error) -> String {
     texts.join(": ")
 }
 
-fn summary(error: &anyhow::Error) -> ErrorSummary {
+/// Returns code, message with causes, hint and exit code of an error.
+fn summary(error: &anyhow::Error) -> Mistake {
+    let message = message(error);
     if let Some(mistake) = error.downcast_ref::<Mistake>() {
-        return ErrorSummary { code: mistake.code, hint: mistake.hint.clone(), exit: mistake.exit };
+        return Mistake { message, hint: mistake.hint.clone(), ..*mistake };
     }
     let (code, hint) = if let Some(error) = error.downcast_ref::<onward::Error>() {
         (error.code(), error.hint())
@@ -130,57 +163,18 @@ fn summary(error: &anyhow::Error) -> ErrorSummary {
     } else if let Some(error) = error.downcast_ref::<WebhookFileError>() {
         (error.code(), error.hint())
     } else if error.downcast_ref::<std::io::Error>().is_some() {
-        return ErrorSummary { code: "io", hint: None, exit: FAILURE };
+        return Mistake::new("io", message, None);
     } else {
-        return ErrorSummary { code: "failed", hint: None, exit: FAILURE };
+        return Mistake::new("failed", message, None);
     };
-    ErrorSummary { code, hint: hint.map(str::to_owned), exit: exit_code(code) }
+    Mistake::new(code, message, hint)
 }
 
 /// Maps an error code to its exit code.
 pub fn exit_code(code: &str) -> u8 {
-    match code {
-        "server_unreachable" | "not_ready" => UNREACHABLE,
-        "unauthenticated" | "not_allowed" | "key_invalid" => NOT_ALLOWED,
-        "run_closed"
-        | "run_paused"
-        | "budget_exhausted"
-        | "approval_needed"
-        | "child_behind_approval"
-        | "outcome_unknown"
-        | "run_not_paused"
-        | "run_is_task"
-        | "run_continued"
-        | "run_exists"
-        | "run_busy"
-        | "run_not_failed"
-        | "run_reset"
-        | "run_external"
-        | "run_not_external"
-        | "task_not_quarantined"
-        | "signal_lost"
-        | "question_left"
-        | "branch_pending"
-        | "id_taken"
-        | "key_ended"
-        | "webhook_exists"
-        | "directory_locked" => CONFLICT,
-        "name_invalid"
-        | "id_invalid"
-        | "id_reserved"
-        | "text_too_long"
-        | "call_id_invalid"
-        | "cursor_invalid"
-        | "filter_empty"
-        | "message_empty"
-        | "attachment_invalid"
-        | "input_invalid"
-        | "server_url_invalid"
-        | "webhook_secret_invalid" => USAGE,
-        "directory_missing" => FAILURE,
-        code if problem::status_of(code).is_some_and(|status| status == 404) => NOT_FOUND,
-        _ => FAILURE,
-    }
+    let listed = EXIT_CODES.iter().find(|(_, codes)| codes.contains(&code)).map(|(exit, _)| *exit);
+    let is_missing = || problem::status_of(code).is_some_and(|status| status == 404);
+    listed.unwrap_or_else(|| if is_missing() { NOT_FOUND } else { FAILURE })
 }
 
 #[cfg(test)]

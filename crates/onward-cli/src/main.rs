@@ -15,15 +15,15 @@ mod config;
 mod connection;
 mod directory;
 mod error;
-mod interrupt;
 mod modes;
 mod new_id;
 mod output;
 mod serving;
 mod span;
-mod stopping;
 
 use std::process::ExitCode;
+
+use error::{Exit, INTERRUPTED};
 
 /// Commits are allocated on one thread and freed on another, which is slow with the system allocator (ADR 0028).
 #[global_allocator]
@@ -41,12 +41,19 @@ fn main() -> ExitCode {
         Err(error) => return error::print_error(&error.into(), json),
     };
     let done = runtime.block_on(async {
-        if cli.command.ends_by_itself() { commands::execute(cli).await } else { interrupt::or(commands::execute(cli)).await }
+        if cli.command.ends_by_itself() {
+            return commands::execute(cli).await;
+        }
+        tokio::select! {
+            biased; // registers the signal handler before the command starts, so that an early Ctrl-C counts
+            Ok(()) = tokio::signal::ctrl_c() => Err(Exit(INTERRUPTED).into()),
+            done = commands::execute(cli) => done,
+        }
     });
     // A thread that reads the terminal must not delay the exit.
     runtime.shutdown_background();
     match done {
-        Ok(code) => code,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => error::print_error(&error, json),
     }
 }

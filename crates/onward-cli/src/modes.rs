@@ -1,8 +1,10 @@
-//! Files and directories that other users of the machine can read.
+//! Modes of files and directories: which ones other users of the machine can read.
 
 use std::fmt::{Display, Formatter};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
 
 /// A secret file or directory that other users can read.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,4 +41,9 @@ pub fn readable_by_others(directory: &Path, tls_key: Option<&Path>) -> Vec<Reada
     files.sort();
     let own = look(directory, 0o700).into_iter().chain(files.iter().filter_map(|file| look(file, 0o600)));
     own.chain(tls_key.and_then(|key| look(key, 0o600))).collect()
+}
+
+/// Creates a directory that other users cannot read. Fails if the path exists.
+pub fn create_private(path: &Path) -> Result<()> {
+    std::fs::DirBuilder::new().mode(0o700).create(path).with_context(|| format!("cannot create {}", path.display()))
 }

@@ -3,8 +3,6 @@
 //! Order of startup: the address first, because a port conflict is cheap to detect; then the store; then readiness. Shutdown runs
 //! in reverse order, so that the directory is unlocked when the process exits.
 
-mod databases;
-pub mod limits;
 pub mod mark;
 mod opened;
 
@@ -16,21 +14,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use onward_runtime::{Background, Runtime};
 use onward_server::keys::{KEYS_FILE, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::webhooks::{WEBHOOKS_FILE, WebhookFileError};
-use onward_server::{Ceilings, Cors, Hosts, Keys, Limits, Options, Probe, Server, Tls, Webhooks, grpc, router_with, serve};
+use onward_server::{Ceilings, Cors, Hosts, Keys, Options, Probe, Server, Tls, Webhooks, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+use crate::args::{one_of, parse_word};
 use crate::builtin_agents::{BuiltinAgents, BuiltinWorkers};
 use crate::config::Config;
-use crate::error::{FAILURE, Mistake};
+use crate::error::Mistake;
 use crate::modes;
 
 use mark::ServerMark;
@@ -48,42 +47,28 @@ const CLOSE_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Default, Args)]
 pub struct TraceArgs {
     /// Log format [default: pretty on a terminal, json otherwise]
-    #[arg(long, value_name = "FORMAT")]
-    log_format: Option<LogFormat>,
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(FORMATS, Format::as_str))]
+    log_format: Option<Format>,
     /// Log level [default: info]
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<LogLevel>,
+    #[arg(long, value_name = "LEVEL", value_parser = one_of(LEVELS, Level::as_str))]
+    log_level: Option<Level>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Pretty,
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-}
+const FORMATS: &[Format] = &[Format::Pretty, Format::Json];
+const LEVELS: &[Level] = &[Level::Error, Level::Warn, Level::Info, Level::Debug];
 
 impl TraceArgs {
     pub fn trace(&self, config: &Config) -> Result<Trace> {
-        let format = match self.log_format.map_or_else(|| config.parsed("log.format", word), |format| Ok(Some(format)))? {
-            Some(LogFormat::Pretty) => Format::Pretty,
-            Some(LogFormat::Json) => Format::Json,
-            None if std::io::stderr().is_terminal() => Format::Pretty,
-            None => Format::Json,
+        let format = match self.log_format {
+            Some(format) => Some(format),
+            None => config.parsed("log.format", |text| parse_word(FORMATS, Format::as_str, text))?,
         };
-        let level = match self.log_level.map_or_else(|| config.parsed("log.level", word), |level| Ok(Some(level)))? {
-            Some(LogLevel::Error) => Level::Error,
-            Some(LogLevel::Warn) => Level::Warn,
-            Some(LogLevel::Info) | None => Level::Info,
-            Some(LogLevel::Debug) => Level::Debug,
+        let level = match self.log_level {
+            Some(level) => Some(level),
+            None => config.parsed("log.level", |text| parse_word(LEVELS, Level::as_str, text))?,
         };
-        Ok(Trace::stderr(format, level))
+        let usual = if std::io::stderr().is_terminal() { Format::Pretty } else { Format::Json };
+        Ok(Trace::stderr(format.unwrap_or(usual), level.unwrap_or(Level::Info)))
     }
 }
 
@@ -113,19 +98,11 @@ impl KeysArgs {
     }
 }
 
-/// Parses a setting like the value of its flag.
-fn word<T: ValueEnum>(text: &str) -> Result<T, String> {
-    T::from_str(text, false).map_err(|_| {
-        let words = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        format!("must be one of {}", words.map(|word| word.get_name().to_owned()).collect::<Vec<_>>().join(", "))
-    })
-}
-
 #[derive(Debug, Args)]
 pub struct WebhookArgs {
     /// Webhook file [default: onward.webhooks.json in the data directory]
     #[arg(long, value_name = "FILE")]
-    webhooks: Option<PathBuf>,
+    pub webhooks: Option<PathBuf>,
 }
 
 impl WebhookArgs {
@@ -158,14 +135,14 @@ impl TlsArgs {
 
     /// Opens the certificate, if it is set. Fails if only one of certificate and key is set, instead of serving without TLS.
     pub fn open(&self, trace: &Trace, config: &Config) -> Result<Option<Tls>> {
-        let given = |file: &Option<PathBuf>, name: &str| file.clone().or_else(|| config.text(name).map(PathBuf::from));
-        match (given(&self.tls_cert, "tls_cert"), given(&self.tls_key, "tls_key")) {
+        let cert = self.tls_cert.clone().or_else(|| config.text("tls_cert").map(PathBuf::from));
+        match (cert, self.key(config)) {
             (None, None) => Ok(None),
             (Some(cert), Some(key)) => match Tls::open(&cert, &key, trace.clone()) {
                 Ok(tls) => Ok(Some(tls)),
                 Err(error) => {
-                    let hint = Some("use PEM files, with the certificate of the server first and its chain after it".to_owned());
-                    Err(Mistake { code: error.code(), message: error.to_string(), hint, exit: FAILURE }.into())
+                    let hint = "use PEM files, with the certificate of the server first and its chain after it";
+                    Err(Mistake::new(error.code(), error.to_string(), Some(hint)).into())
                 }
             },
             (cert, _) => {
@@ -231,11 +208,11 @@ impl Serving {
         address: SocketAddr,
         location: StoreLocation,
         protection: Protection,
-        limits: Limits,
-        lease: Duration,
+        config: &Config,
         builtin: Option<BuiltinAgents>,
         trace: Trace,
     ) -> Result<Serving> {
+        let (limits, lease) = (config.limits()?, config.lease()?);
         raise_file_limit();
         trace.hear();
         let Protection { keys, webhooks, tls, tls_key, attachments, ceilings, cors } = protection;
@@ -336,8 +313,8 @@ fn watch_store(probe: Arc<dyn Probe>, trace: Trace) -> JoinHandle<()> {
 async fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         let message = format!("cannot listen on {address}: {error}");
-        let hint = Some("another server may use the port; choose another one with `--port` or `--listen`".to_owned());
-        Mistake { code: "listen_failed", message, hint, exit: FAILURE }.into()
+        let hint = "another server may use the port; choose another one with `--port` or `--listen`";
+        Mistake::new("listen_failed", message, Some(hint)).into()
     })
 }
 

@@ -362,13 +362,13 @@ error_table! {
     UnknownModel "unknown_model" 404 TellCaller "The model is not in the table of models";
     ModelKeyMissing "model_key_missing" 500 TellCaller "The key of a provider is not set";
     // MCP servers
-    ToolSourceUnreachable "tool_source_unreachable" 503 TellCaller "The MCP server cannot be started or reached";
-    ToolSourceGone "tool_source_gone" 502 TellCaller "The MCP server is gone";
+    McpServerUnreachable "mcp_server_unreachable" 503 TellCaller "The MCP server cannot be started or reached";
+    McpServerGone "mcp_server_gone" 502 TellCaller "The MCP server is gone";
     ToolTimedOut "tool_timed_out" 504 TellCaller "The MCP server did not answer in time";
     ToolResultTooLarge "tool_result_too_large" 502 TellCaller "The MCP server returned too much";
     ToolCallRefused "tool_call_refused" 422 TellCaller "The MCP server rejected a call";
     ToolKeyRefused "tool_key_refused" 502 TellCaller "The MCP server rejected the credentials";
-    ToolSourceBroken "tool_source_broken" 502 TellCaller "The MCP server violates the protocol";
+    McpServerBroken "mcp_server_broken" 502 TellCaller "The MCP server violates the protocol";
     // Failure codes
     OutcomeUnknown "outcome_unknown" 409 TellCaller
         "An attempt of an `at_most_once` task may have started, and its result is unknown"

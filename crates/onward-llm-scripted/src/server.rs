@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -29,7 +30,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A running server. Dropping it stops it.
 pub struct ScriptedModel {
     address: SocketAddr,
-    shared: Arc<ServerState>,
+    shared: Shared,
     serving: tokio::task::JoinHandle<()>,
 }
 
@@ -46,10 +47,8 @@ pub struct Recorded {
     pub status: u16,
 }
 
-#[derive(Default)]
-struct ServerState {
-    script: Mutex<ScriptState>,
-}
+/// The script, shared by the server and its owner.
+type Shared = Arc<Mutex<ScriptState>>;
 
 #[derive(Default)]
 struct ScriptState {
@@ -72,8 +71,8 @@ impl ScriptedModel {
     /// Starts with the given first responses: clients may be connected already.
     pub fn start_with(listener: TcpListener, next: impl IntoIterator<Item = ScriptedReply>) -> std::io::Result<ScriptedModel> {
         let address = listener.local_addr()?;
-        let shared = Arc::new(ServerState::default());
-        shared.script().next.extend(next);
+        let shared = Shared::default();
+        script(&shared).next.extend(next);
         let router = router(Arc::clone(&shared));
         let serving = tokio::spawn(async move {
             // Runs until the task is aborted. Without `TCP_NODELAY`, each small chunk would wait for the acknowledgement of the
@@ -91,21 +90,21 @@ impl ScriptedModel {
 
     /// Adds a response to the queue that is served first, in order, for any request.
     pub fn next(&self, answer: ScriptedReply) {
-        self.shared.script().next.push_back(answer);
+        script(&self.shared).next.push_back(answer);
     }
 
     /// Adds a rule; the first match counts, after all responses of [`next`](ScriptedModel::next) were served.
     pub fn rule(&self, rule: Rule) {
-        self.shared.script().rules.push(rule);
+        script(&self.shared).rules.push(rule);
     }
 
     /// Returns the recorded requests, in order.
     pub fn requests(&self) -> Vec<Recorded> {
-        self.shared.script().recorded.clone()
+        script(&self.shared).recorded.clone()
     }
 
     pub fn request_count(&self) -> u64 {
-        self.shared.script().request_count
+        script(&self.shared).request_count
     }
 }
 
@@ -115,10 +114,8 @@ impl Drop for ScriptedModel {
     }
 }
 
-impl ServerState {
-    fn script(&self) -> MutexGuard<'_, ScriptState> {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn script(shared: &Shared) -> MutexGuard<'_, ScriptState> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ScriptState {
@@ -133,23 +130,23 @@ impl ScriptState {
     }
 }
 
-fn router(shared: Arc<ServerState>) -> Router {
+fn router(shared: Shared) -> Router {
     let models = json!({"object": "list", "data": [{"id": "scripted", "object": "model", "created": 1_700_000_000, "owned_by": "script"}]});
     Router::new()
         .route("/v1/chat/completions", post(|shared, headers, body| ask(ApiFormat::OpenAi, shared, headers, body)))
         .route("/v1/messages", post(|shared, headers, body| ask(ApiFormat::Anthropic, shared, headers, body)))
         .route("/v1/models", get(move || async move { json_response(200, &models) }))
-        .route("/script/answers", post(add_answer))
-        .route("/script/rules", post(add_rule))
+        .route("/script/answers", post(|shared, body| add(shared, body, |script, answer| script.next.push_back(answer))))
+        .route("/script/rules", post(|shared, body| add(shared, body, |script, rule| script.rules.push(rule))))
         .route("/script", get(show).delete(forget))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(shared)
 }
 
-async fn ask(api_format: ApiFormat, State(shared): State<Arc<ServerState>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn ask(api_format: ApiFormat, State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let read = ScriptedConversation::read(api_format, &body);
-    let mut script = shared.script();
+    let mut script = script(&shared);
     let answer = read.map(|conversation| (script.answer(&conversation), conversation));
     let response = match &answer {
         Ok((answer, conversation)) => respond(api_format, &body, conversation, answer),
@@ -241,32 +238,23 @@ fn json_response(status: u16, body: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-async fn add_answer(State(shared): State<Arc<ServerState>>, body: Bytes) -> Response {
+/// Adds the item in the body to the script.
+async fn add<T: DeserializeOwned>(State(shared): State<Shared>, body: Bytes, add: fn(&mut ScriptState, T)) -> Response {
     match serde_json::from_slice(&body) {
-        Ok(answer) => {
-            shared.script().next.push_back(answer);
+        Ok(item) => {
+            add(&mut script(&shared), item);
             StatusCode::NO_CONTENT.into_response()
         }
         Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     }
 }
 
-async fn add_rule(State(shared): State<Arc<ServerState>>, body: Bytes) -> Response {
-    match serde_json::from_slice(&body) {
-        Ok(rule) => {
-            shared.script().rules.push(rule);
-            StatusCode::NO_CONTENT.into_response()
-        }
-        Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
-    }
-}
-
-async fn show(State(shared): State<Arc<ServerState>>) -> Response {
-    let script = shared.script();
+async fn show(State(shared): State<Shared>) -> Response {
+    let script = script(&shared);
     json_response(200, &json!({"request_count": script.request_count, "requests": script.recorded}))
 }
 
-async fn forget(State(shared): State<Arc<ServerState>>) -> StatusCode {
-    *shared.script() = ScriptState::default();
+async fn forget(State(shared): State<Shared>) -> StatusCode {
+    *script(&shared) = ScriptState::default();
     StatusCode::NO_CONTENT
 }

@@ -151,7 +151,7 @@ impl ToolCall {
 
     /// Returns a name that an object in the arguments has twice. Parsers disagree about its meaning, so it cannot be approved.
     pub fn repeated_name(&self) -> Option<String> {
-        self.json().ok().and_then(|arguments| crate::transport::repeated::repeated_name(arguments.get()))
+        self.json().ok().and_then(|arguments| crate::transport::json::repeated_name(arguments.get()))
     }
 
     /// Returns the arguments for the provider: the model's own text if it is an object, otherwise an object with that text
@@ -210,6 +210,14 @@ pub struct ProviderPayload {
 impl Block {
     pub fn text(text: impl Into<String>) -> Block {
         Block::Text { text: text.into(), citations: Vec::new() }
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        if let Block::Text { text, .. } = self { Some(text) } else { None }
+    }
+
+    pub(crate) fn as_call(&self) -> Option<&ToolCall> {
+        if let Block::ToolCall(call) = self { Some(call) } else { None }
     }
 }
 

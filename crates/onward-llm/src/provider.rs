@@ -41,6 +41,16 @@ pub enum ApiFormat {
     Anthropic,
 }
 
+impl ApiFormat {
+    /// Returns the path below the base URL, which usually ends in `/v1` for OpenAI's format.
+    fn path(self) -> &'static str {
+        match self {
+            ApiFormat::OpenAi => "/chat/completions",
+            ApiFormat::Anthropic => "/v1/messages",
+        }
+    }
+}
+
 /// The API key of a provider. Its debug output does not contain it.
 #[derive(Clone)]
 pub struct Key(String);
@@ -102,11 +112,7 @@ impl Provider {
     /// Creates a provider. `name` is its name in the operator's table, and marks content in its own format.
     pub fn new(name: &str, settings: &ProviderSettings, key: Option<Key>, http: &Http) -> Result<Provider, TableError> {
         let invalid = |why: String| TableError::Invalid { why: format!("provider `{name}`: {why}") };
-        let path = match settings.api_format {
-            ApiFormat::OpenAi => openai::PATH,
-            ApiFormat::Anthropic => anthropic::PATH,
-        };
-        let url = format!("{}{path}", settings.base_url.trim_end_matches('/'));
+        let url = format!("{}{}", settings.base_url.trim_end_matches('/'), settings.api_format.path());
         let wrong = || invalid("base_url must be http(s)://HOST[:PORT][/PATH], without user name, password or query".into());
         let url = server_url(&url).ok().filter(|url| url.query().is_none()).ok_or_else(wrong)?;
         let official = url.host() == Some("api.openai.com");
@@ -287,11 +293,7 @@ fn usual_name(url: &Uri, api_format: ApiFormat) -> String {
         "api.openai.com" => "openai".to_owned(),
         "api.anthropic.com" => "anthropic".to_owned(),
         _ => {
-            let end = match api_format {
-                ApiFormat::OpenAi => openai::PATH,
-                ApiFormat::Anthropic => anthropic::PATH,
-            };
-            let path = url.path().strip_suffix(end).unwrap_or_default();
+            let path = url.path().strip_suffix(api_format.path()).unwrap_or_default();
             let path = path.trim_end_matches("/v1").trim_end_matches('/');
             format!("{address}{path}")
         }
@@ -302,7 +304,7 @@ fn headers(settings: &ProviderSettings, key: Option<&Key>) -> Result<Vec<(Header
     let mut headers = vec![(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     headers.push((hyper::header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json")));
     if settings.api_format == ApiFormat::Anthropic {
-        headers.push((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION)));
+        headers.push((HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01")));
     }
     if let Some(Key(secret)) = key {
         let (name, value) = match settings.api_format {

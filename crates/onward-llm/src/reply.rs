@@ -61,19 +61,12 @@ pub struct Usage {
 impl ModelReply {
     /// Returns the text of the response.
     pub fn text(&self) -> String {
-        let texts = self.blocks.iter().filter_map(|block| match block {
-            Block::Text { text, .. } => Some(text.as_str()),
-            _ => None,
-        });
-        texts.collect()
+        self.blocks.iter().filter_map(Block::as_text).collect()
     }
 
     /// Returns the tool calls, whatever the stop reason is.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
-        self.blocks.iter().filter_map(|block| match block {
-            Block::ToolCall(call) => Some(call),
-            _ => None,
-        })
+        self.blocks.iter().filter_map(Block::as_call)
     }
 
     pub fn wants_tools(&self) -> bool {

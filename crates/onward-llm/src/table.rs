@@ -64,7 +64,7 @@ pub struct RetrySettings {
     pub wait_max_seconds: Option<u64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSettings {
     pub provider: String,
@@ -176,13 +176,7 @@ impl Models {
 impl Model {
     /// Returns a model without a price that has the same name at its provider.
     pub fn new(name: &str, provider: Provider) -> Model {
-        let settings = ModelSettings {
-            provider: provider.name().to_owned(),
-            name: None,
-            price: None,
-            max_tokens: None,
-            extras: BTreeMap::new(),
-        };
+        let settings = ModelSettings { provider: provider.name().to_owned(), ..ModelSettings::default() };
         Model { provider, settings, name: name.to_owned() }
     }
 

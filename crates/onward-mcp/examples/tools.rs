@@ -1,6 +1,6 @@
-//! Lists the tools of an MCP server, or calls one: `tools PLACE` and `tools PLACE NAME < arguments.json`.
+//! Lists the tools of an MCP server, or calls one: `tools TRANSPORT` and `tools TRANSPORT NAME < arguments.json`.
 //!
-//! A place is JSON: `{"program": {"command": "npx", "arguments": ["-y", "@modelcontextprotocol/server-everything"]}}`, or
+//! A transport is JSON: `{"program": {"command": "npx", "arguments": ["-y", "@modelcontextprotocol/server-everything"]}}`, or
 //! `{"http": {"url": "http://127.0.0.1:3001/mcp"}}`. The output is JSON too.
 
 use std::io::Read;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some((transport, tool)) = arguments.split_first().filter(|(_, rest)| rest.len() < 2) else {
-        return Err("usage: tools PLACE [NAME]".into());
+        return Err("usage: tools TRANSPORT [NAME]".into());
     };
     let settings = McpServerSettings::new(serde_json::from_str(transport)?);
     let told = match work(&settings, tool.first()).await {

@@ -57,13 +57,13 @@ impl ToolError {
     /// Returns the stable code, which `docs/errors` describes.
     pub fn code(&self) -> &'static str {
         match self.cause {
-            ToolCause::Unreachable => "tool_source_unreachable",
-            ToolCause::Gone => "tool_source_gone",
+            ToolCause::Unreachable => "mcp_server_unreachable",
+            ToolCause::Gone => "mcp_server_gone",
             ToolCause::TimedOut => "tool_timed_out",
             ToolCause::TooLarge => "tool_result_too_large",
             ToolCause::Refused => "tool_call_refused",
             ToolCause::Auth => "tool_key_refused",
-            ToolCause::Broken => "tool_source_broken",
+            ToolCause::Broken => "mcp_server_broken",
         }
     }
 

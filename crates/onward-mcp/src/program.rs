@@ -30,7 +30,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts the program of a place. Its stderr goes to our log under its name (MC4).
+    /// Starts the program of a transport. Its stderr goes to our log under its name (MC4).
     pub fn start(transport: &Transport, name: Option<&str>) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
         let Transport::Program { command, arguments, environment, inherits, folder } = transport else {
             unreachable!("only programs are started")

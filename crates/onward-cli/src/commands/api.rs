@@ -1,15 +1,14 @@
 //! `onward api`: requests to any route of the HTTP API, with the URL, key and namespace of every other command.
 
-use std::io::{Read, Write};
-use std::process::ExitCode;
+use std::io::Write;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use onward::HttpAnswer;
 
-use crate::args::Global;
+use crate::args::{Global, read_argument};
 use crate::connection::Endpoint;
-use crate::error::{Mistake, exit_code, print_problem};
+use crate::error::{Exit, Mistake, exit_code, print_problem};
 use crate::output::{json_line, say};
 
 #[derive(Debug, Args)]
@@ -24,33 +23,14 @@ pub struct ApiArgs {
 }
 
 /// Streams the response body to stdout. Reports a problem document like every other error.
-pub async fn execute(args: ApiArgs, global: &Global) -> Result<ExitCode> {
-    let Endpoint::Server { url, key } = Endpoint::of(global)? else {
-        let hint = "set `--server URL` or ONWARD_URL";
-        return Err(Mistake::usage("usage", "`onward api` needs a server", hint).into());
-    };
-    let body = args.body.as_deref().map(read_body).transpose()?;
-    let http = onward::connect_http(&url, &global.namespace()?, key.as_deref())?;
+pub async fn execute(args: ApiArgs, global: &Global) -> Result<()> {
+    let http = Endpoint::http(global, "`onward api` needs a server")?;
+    let body = args.body.as_deref().map(|body| read_argument(body, "the body")).transpose()?;
     let answer = http.ask(&args.method.to_uppercase(), &args.path, body).await?;
     if answer.status >= 400 {
         return refused(answer, global).await;
     }
-    pass_on(answer).await?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn read_body(text: &str) -> Result<String> {
-    match text {
-        "-" => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read the body from stdin")?;
-            Ok(text)
-        }
-        text => match text.strip_prefix('@') {
-            Some(path) => std::fs::read_to_string(path).with_context(|| format!("cannot read the body from {path}")),
-            None => Ok(text.to_owned()),
-        },
-    }
+    pass_on(answer).await
 }
 
 /// Copies the body to stdout unchanged, without escaping, and adds a line end if it is missing.
@@ -68,18 +48,18 @@ async fn pass_on(mut answer: HttpAnswer) -> Result<()> {
     Ok(())
 }
 
-async fn refused(answer: HttpAnswer, global: &Global) -> Result<ExitCode> {
+async fn refused(answer: HttpAnswer, global: &Global) -> Result<()> {
     let status = answer.status;
     let text = answer.text().await?;
     let problem: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let Some(code) = problem["code"].as_str() else {
         let message = format!("the server returned status {status} without a problem document; is it an Onward server?");
-        return Err(Mistake { code: "server_unreachable", message, hint: None, exit: crate::error::UNREACHABLE }.into());
+        return Err(Mistake::new("server_unreachable", message, None).into());
     };
     if global.json {
         say(&json_line(&problem)?);
     } else {
         print_problem(code, problem["detail"].as_str().unwrap_or_default(), problem["hint"].as_str());
     }
-    Ok(ExitCode::from(exit_code(code)))
+    Err(Exit(exit_code(code)).into())
 }

@@ -1,9 +1,7 @@
 //! `onward completions`: completion scripts for shells.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use crate::args::Cli;
@@ -16,24 +14,13 @@ zsh   onward completions zsh > ~/.zfunc/_onward      # a directory in $fpath
 fish  onward completions fish > ~/.config/fish/completions/onward.fish")]
 pub struct CompletionsArgs {
     /// Shell to generate the script for
-    shell: KnownShell,
+    #[arg(value_parser = ["bash", "zsh", "fish"])]
+    shell: String,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum KnownShell {
-    Bash,
-    Zsh,
-    Fish,
-}
-
-pub fn execute(args: &CompletionsArgs) -> Result<ExitCode> {
-    let shell = match args.shell {
-        KnownShell::Bash => Shell::Bash,
-        KnownShell::Zsh => Shell::Zsh,
-        KnownShell::Fish => Shell::Fish,
-    };
+pub fn execute(args: &CompletionsArgs) -> Result<()> {
+    let shell: Shell = args.shell.parse().map_err(anyhow::Error::msg)?;
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "onward", &mut script);
-    print(&String::from_utf8(script)?)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(print(&String::from_utf8(script)?)?)
 }

@@ -1,17 +1,14 @@
 //! `onward config show`: effective settings with their origin, and a check that each is valid.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use serde::Serialize;
+use serde_json::json;
 
 use super::{dev, server};
 use crate::args::Global;
 use crate::builtin_agents::BuiltinAgents;
 use crate::config::{KEYS, SettingKey, Value};
 use crate::output::{Cell, Style, TextTable, escape, print, print_json, say};
-use crate::serving::limits::{lease, limits};
 use crate::serving::{StoreLocation, TraceArgs};
 
 #[derive(Debug, Subcommand)]
@@ -27,27 +24,22 @@ pub struct ShowArgs {
     origin: bool,
 }
 
-#[derive(Serialize)]
-struct Setting {
-    name: &'static str,
-    value: Option<String>,
-    origin: Option<String>,
-    environment: String,
-    description: &'static str,
-}
-
-pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
+pub fn execute(command: ConfigCommand, global: &Global) -> Result<()> {
     let ConfigCommand::Show(args) = command;
     let shown: Vec<(&SettingKey, Option<Value>)> =
-        KEYS.iter().map(|key| (key, global.config.get(key.name).map(mask(key)))).collect();
+        KEYS.iter().map(|key| (key, global.config.get(key.name).map(|value| mask(key, value)))).collect();
     if global.json {
-        let settings: Vec<Setting> = shown.iter().map(|(key, value)| setting(key, value.as_ref())).collect();
+        let setting = |(key, value): &(&SettingKey, Option<Value>)| {
+            let (text, origin) = value.as_ref().map(|value| (&value.text, value.origin.to_string())).unzip();
+            json!({"name": key.name, "value": text, "origin": origin, "environment": key.variable(), "description": key.what})
+        };
+        let settings: Vec<_> = shown.iter().map(setting).collect();
         let file = global.config.file().map(|path| path.to_string_lossy().into_owned());
         let tables = global.config.tables();
         let models: Vec<&String> = tables.iter().flat_map(|tables| tables.models.keys()).collect();
         let agents: Vec<&String> = tables.iter().flat_map(|tables| tables.agents.keys()).collect();
-        print_json(&serde_json::json!({"file": file, "settings": settings, "models": models, "agents": agents}))?;
-        return check(global).map(|_| ExitCode::SUCCESS);
+        print_json(&json!({"file": file, "settings": settings, "models": models, "agents": agents}))?;
+        return check(global).map(drop);
     }
     print(&tell(&shown, args.origin))?;
     match global.config.file() {
@@ -59,7 +51,7 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
             |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { escape::text(&names.join(", ")).into_owned() };
         say(&format!("models: {}; agents: {}", list(builtin.models().collect()), list(builtin.agents().collect())));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Parses every value like the command that uses it, and fails with the same error.
@@ -75,8 +67,8 @@ fn check(global: &Global) -> Result<Option<BuiltinAgents>> {
         server::parse_store(&store)?;
     }
     TraceArgs::default().trace(config)?;
-    limits(config)?;
-    lease(config)?;
+    config.limits()?;
+    config.lease()?;
     Ok(BuiltinAgents::open(config)?)
 }
 
@@ -97,29 +89,17 @@ fn tell(shown: &[(&SettingKey, Option<Value>)], origin: bool) -> String {
     table.take()
 }
 
-fn setting(key: &SettingKey, value: Option<&Value>) -> Setting {
-    Setting {
-        name: key.name,
-        value: value.map(|value| value.text.clone()),
-        origin: value.map(|value| value.origin.to_string()),
-        environment: key.variable(),
-        description: key.what,
-    }
-}
-
 /// Masks secrets: keeps the id of an API key, which identifies it without authenticating, and removes passwords from the store
 /// URL.
-fn mask(key: &'static SettingKey) -> impl Fn(Value) -> Value {
-    move |value| {
-        if key.name == "server.store" {
-            return Value { text: shown_store(&value.text), ..value };
-        }
-        if !key.is_secret {
-            return value;
-        }
-        let id = value.text.strip_prefix("onw_").and_then(|rest| rest.split_once('_')).map_or("", |(id, _)| id);
-        Value { text: format!("onw_{id}_********"), ..value }
+fn mask(key: &SettingKey, value: Value) -> Value {
+    if key.name == "server.store" {
+        return Value { text: shown_store(&value.text), ..value };
     }
+    if !key.is_secret {
+        return value;
+    }
+    let id = value.text.strip_prefix("onw_").and_then(|rest| rest.split_once('_')).map_or("", |(id, _)| id);
+    Value { text: format!("onw_{id}_********"), ..value }
 }
 
 /// Removes passwords from a store URL. Masks all of it if it does not parse, because the password may be anywhere.

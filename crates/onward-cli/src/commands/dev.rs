@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -17,9 +17,8 @@ use crate::args::Global;
 use crate::builtin_agents::BuiltinAgents;
 use crate::config::Config;
 use crate::directory::{own_command, shell_word};
-use crate::error::Mistake;
+use crate::error::{Exit, FAILURE, Mistake};
 use crate::output::{Style, escape, print_json, say};
-use crate::serving::limits::{lease, limits};
 use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TraceArgs, WebhookArgs, shutdown_signal};
 
 /// Time for the child to exit after SIGTERM.
@@ -50,7 +49,7 @@ pub struct DevArgs {
     command: Vec<OsString>,
 }
 
-pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: DevArgs, global: &Global) -> Result<()> {
     global.without_server("dev")?;
     let config = &global.config;
     let location = if args.ephemeral { StoreLocation::Memory } else { StoreLocation::Directory(global.directory()) };
@@ -62,7 +61,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let protection = Protection::open(keys, webhooks, config)?;
     let builtin = BuiltinAgents::open(config)?;
     let agent = builtin.as_ref().and_then(|builtin| builtin.agents().next()).map(str::to_owned);
-    let serving = Serving::start(address, location.clone(), protection, limits(config)?, lease(config)?, builtin, trace).await?;
+    let serving = Serving::start(address, location.clone(), protection, config, builtin, trace).await?;
     let url = serving.url.clone();
     let stopped = shutdown_signal();
     if global.json {
@@ -78,7 +77,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     }
     let Some(mut child) = spawn(&args.command, &url)? else {
         serving.run(stopped).await;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     };
     let mut ended = None;
     let shutdown = async {
@@ -89,7 +88,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
         }
     };
     serving.run(shutdown).await;
-    Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
+    ended.map_or(Ok(()), exit_like)
 }
 
 /// Returns the port of the settings.
@@ -151,8 +150,8 @@ async fn stop(child: &mut Child) {
     }
 }
 
-/// Returns the exit code of the child, or 128 plus the signal that ended it, like a shell.
-fn exit_code(status: ExitStatus) -> ExitCode {
+/// Exits with the exit code of the child, or with 128 plus the signal that ended it, like a shell.
+fn exit_like(status: ExitStatus) -> Result<()> {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
+    if code == 0 { Ok(()) } else { Err(Exit(u8::try_from(code).unwrap_or(FAILURE)).into()) }
 }

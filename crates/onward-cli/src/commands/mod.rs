@@ -16,14 +16,9 @@ mod replay;
 mod run;
 mod server;
 mod spend;
-mod webhook;
-// For crash tests; not part of release builds.
-#[cfg(debug_assertions)]
-mod torture;
 mod transfer;
+mod webhook;
 mod worker;
-
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -83,10 +78,6 @@ pub enum Command {
     /// Run the demo's workflow; started and killed by `onward demo`
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
-    /// Run the workload of the crash tests; started and killed by them
-    #[cfg(debug_assertions)]
-    #[command(hide = true)]
-    TortureWorker(torture::TortureArgs),
 }
 
 impl Command {
@@ -97,7 +88,7 @@ impl Command {
     }
 }
 
-pub async fn execute(cli: Cli) -> Result<ExitCode> {
+pub async fn execute(cli: Cli) -> Result<()> {
     let Cli { command, global } = cli;
     let global = global.resolve()?;
     match command {
@@ -122,7 +113,5 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Config(command) => config::execute(command, &global),
         Command::Completions(args) => completions::execute(&args),
         Command::DemoWorker(args) => demo::work(args, &global).await,
-        #[cfg(debug_assertions)]
-        Command::TortureWorker(args) => torture::work(args, &global).await,
     }
 }

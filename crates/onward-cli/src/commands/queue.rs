@@ -1,20 +1,17 @@
 //! `onward queue …`: lists task queues, lists and retries quarantined tasks, lists and reopens rate-limited keys.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Subcommand;
-use onward_core::Timestamp;
 use onward_core::api::{QueueInfo, TaskQuery, TaskRequest, TasksReply};
+use onward_core::{Name, Timestamp};
 use onward_runtime::CallRef;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::connection::{Connection, Endpoint};
-use crate::error::Mistake;
 use crate::output::document::{OpenTasks, Partly, Queues};
-use crate::output::{TextTable, escape, print, print_json, say, say_missing, time};
+use crate::output::{TextTable, cells, escape, print_json, say, say_missing, time};
 
 #[derive(Debug, Subcommand)]
 pub enum QueueCommand {
@@ -43,61 +40,43 @@ struct RateLimitLine {
     until: Timestamp,
 }
 
-#[derive(Serialize)]
-struct Retried<'a> {
-    retried: &'a str,
-}
-
-pub async fn execute(command: QueueCommand, global: &Global) -> Result<ExitCode> {
+pub async fn execute(command: QueueCommand, global: &Global) -> Result<()> {
     match command {
-        QueueCommand::List => list(global).await?,
-        QueueCommand::Quarantined => quarantined(global).await?,
+        QueueCommand::List => list(global).await,
+        QueueCommand::Quarantined => quarantined(global).await,
         QueueCommand::Retry { id } => {
             let connection = Connection::to_write(global)?;
             connection.retry_task(TaskRequest { namespace: connection.namespace.clone(), task: id.clone() }).await?;
-            if global.json { print_json(&Retried { retried: &id })? } else { say(&format!("{id} is queued again")) }
+            confirm(global, &json!({"retried": id}), &format!("{id} is queued again"))
         }
-        QueueCommand::Limits => limits(global).await?,
-        QueueCommand::Reopen { kind } => reopen(&kind, global).await?,
+        QueueCommand::Limits => {
+            let found = http(global, "GET", "/v1/rate-limits", None).await?;
+            let (mut table, now) = (TextTable::new(&["KIND", "UNTIL"]), time::now());
+            for RateLimitLine { kind, until } in serde_json::from_value::<Vec<_>>(found["rate_limits"].clone())? {
+                table.row(cells![kind, time::moment(until, now)]);
+            }
+            global.show_table(&found, table, "no kind is rate-limited")
+        }
+        QueueCommand::Reopen { kind } => {
+            let done = http(global, "POST", "/v1/rate-limits/reopen", Some(json!({"kind": kind}))).await?;
+            let outcome = if done["reopened"] == true { "is released" } else { "was not rate-limited" };
+            confirm(global, &done, &format!("{} {outcome}", escape::text(&kind)))
+        }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-async fn limits(global: &Global) -> Result<()> {
-    let found = http(global, "GET", "/v1/rate-limits", None).await?;
+/// Prints the document of an action with `--json`, otherwise a line on stderr.
+fn confirm(global: &Global, document: &Value, text: &str) -> Result<()> {
     if global.json {
-        return print_json(&found);
+        return print_json(document);
     }
-    let limits: Vec<RateLimitLine> = serde_json::from_value(found["rate_limits"].clone())?;
-    if limits.is_empty() {
-        say("no kind is rate-limited");
-        return Ok(());
-    }
-    let (mut table, now) = (TextTable::new(&["KIND", "UNTIL"]), time::now());
-    for RateLimitLine { kind, until } in limits {
-        table.row(vec![kind.into(), time::moment(until, now).into()]);
-    }
-    Ok(print(&table.take())?)
-}
-
-async fn reopen(kind: &str, global: &Global) -> Result<()> {
-    let body = serde_json::json!({"kind": kind});
-    let done = http(global, "POST", "/v1/rate-limits/reopen", Some(body)).await?;
-    if global.json {
-        return print_json(&done);
-    }
-    let is_done = done["reopened"] == true;
-    say(&format!("{} {}", escape::text(kind), if is_done { "is released" } else { "was not rate-limited" }));
+    say(text);
     Ok(())
 }
 
 /// Sends a request to the server. Rate limits are in the memory of servers, so a directory has none.
 async fn http(global: &Global, method: &str, path: &str, body: Option<Value>) -> Result<Value> {
-    let Endpoint::Server { url, key } = Endpoint::of(global)? else {
-        let hint = "set `--server URL` or ONWARD_URL";
-        return Err(Mistake::usage("usage", "rate limits are in the memory of a server", hint).into());
-    };
-    let http = onward::connect_http(&url, &global.namespace()?, key.as_deref())?;
+    let http = Endpoint::http(global, "rate limits are in the memory of a server")?;
     let answer = http.ask(method, path, body.map(|body| body.to_string())).await?;
     if answer.status >= 400 {
         return Err(answer.problem().await.into());
@@ -105,34 +84,21 @@ async fn http(global: &Global, method: &str, path: &str, body: Option<Value>) ->
     Ok(serde_json::from_str(&answer.text().await?)?)
 }
 
+/// Returns the name of a queue.
+pub fn queue_name(queue: &Option<Name>) -> &str {
+    queue.as_ref().map_or("default", |queue| queue.as_str())
+}
+
 async fn list(global: &Global) -> Result<()> {
     let connection = Connection::to_read(global)?;
     let queues = connection.list_queues(connection.namespace.clone()).await?.queues;
-    if global.json {
-        print_json(&Queues::from(&*queues))
-    } else if queues.is_empty() {
-        say("no queues: no tasks and no workers for tasks");
-        Ok(())
-    } else {
-        Ok(print(&tell(&queues))?)
-    }
-}
-
-fn tell(queues: &[QueueInfo]) -> String {
     let mut table = TextTable::new(&["QUEUE", "KIND", "QUEUED", "RUNNING", "QUARANTINED", "OLDEST", "WORKERS"]);
     let now = time::now();
-    for QueueInfo { count, workers } in queues {
-        table.row(vec![
-            count.queue.as_ref().map_or("default".to_owned(), ToString::to_string).into(),
-            count.kind.to_string().into(),
-            count.queued.to_string().into(),
-            count.running.to_string().into(),
-            count.quarantined.to_string().into(),
-            count.oldest_at.map_or("-".to_owned(), |at| time::ago(at, now)).into(),
-            workers.to_string().into(),
-        ]);
+    for QueueInfo { count, workers } in &queues {
+        let (queue, oldest) = (queue_name(&count.queue), count.oldest_at.map_or("-".to_owned(), |at| time::ago(at, now)));
+        table.row(cells![queue, count.kind, count.queued, count.running, count.quarantined, oldest, workers]);
     }
-    table.take()
+    global.show_table(&Queues::from(&*queues), table, "no queues: no tasks and no workers for tasks")
 }
 
 async fn quarantined(global: &Global) -> Result<()> {
@@ -140,21 +106,10 @@ async fn quarantined(global: &Global) -> Result<()> {
     let query = TaskQuery { namespace: connection.namespace.clone(), limit: 1_000, partly: true, run: None };
     let TasksReply { tasks, missing } = connection.list_quarantined(query).await?;
     say_missing(&missing);
-    if global.json {
-        return print_json(&Partly::new(OpenTasks::from(&*tasks), missing));
-    }
-    if tasks.is_empty() {
-        say("no quarantined tasks");
-        return Ok(());
-    }
     let mut table = TextTable::new(&["TASK", "KIND", "QUEUE", "LOST WORKERS"]);
     for task in &tasks {
-        table.row(vec![
-            CallRef::from(task.id.clone()).to_string().into(),
-            task.kind.to_string().into(),
-            task.options.queue.as_ref().map_or("default".to_owned(), ToString::to_string).into(),
-            task.lost_workers.to_string().into(),
-        ]);
+        let queue = queue_name(&task.options.queue);
+        table.row(cells![CallRef::from(task.id.clone()), task.kind, queue, task.lost_workers]);
     }
-    Ok(print(&table.take())?)
+    global.show_table(&Partly::new(OpenTasks::from(&*tasks), missing), table, "no quarantined tasks")
 }

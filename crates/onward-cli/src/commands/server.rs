@@ -4,7 +4,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
@@ -15,7 +14,6 @@ use crate::builtin_agents::BuiltinAgents;
 use crate::config::Config;
 use crate::error::Mistake;
 use crate::output::print_json;
-use crate::serving::limits::{lease, limits};
 use crate::serving::{
     KeysArgs, PORT, Protection, Serving, StoreLocation, TlsArgs, TraceArgs, WebhookArgs, has_usable, shutdown_signal,
 };
@@ -42,7 +40,7 @@ pub struct ServerArgs {
 /// Environment variable of the store, usual in deployments.
 const STORE: &str = "ONWARD_SERVER__STORE";
 
-pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: ServerArgs, global: &Global) -> Result<()> {
     global.without_server("server")?;
     let config = &global.config;
     // A missing secret must not silently fall back to a local directory.
@@ -71,16 +69,8 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         }
     }
     let protection = Protection { tls, tls_key: args.tls.key(config), ..Protection::open(keys, webhooks, config)? };
-    let serving = Serving::start(
-        listen,
-        location.clone(),
-        protection,
-        limits(config)?,
-        lease(config)?,
-        BuiltinAgents::open(config)?,
-        trace.clone(),
-    )
-    .await?;
+    let builtin = BuiltinAgents::open(config)?;
+    let serving = Serving::start(listen, location.clone(), protection, config, builtin, trace.clone()).await?;
     let stopped = shutdown_signal();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &location)]);
     if global.json {
@@ -88,7 +78,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     }
     serving.run(stopped).await;
     trace.say(Level::Info, "stopped", &[]);
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Returns the listen address of the settings.

@@ -1,26 +1,24 @@
 //! `onward spend`: cost of model calls by model, day, run or tree.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use clap::builder::PossibleValue;
 use onward_core::RunId;
 use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
 use onward_core::spend::SpendTotals;
 
-use crate::args::Global;
+use crate::args::{Global, one_of};
 use crate::connection::Connection;
 use crate::output::document::Spend;
-use crate::output::{TextTable, count, print, print_json, say, time};
+use crate::output::{TextTable, count, say, time};
 use crate::span;
 
 #[derive(Debug, Args)]
 pub struct SpendArgs {
     /// Group by model, day, run or tree; a tree is a run with its children and forks
-    #[arg(long, value_name = "WHAT", default_value = "model")]
-    by: By,
+    #[arg(long, value_name = "WHAT", default_value = "model", value_parser = one_of(SpendBy::ALL, SpendBy::as_str))]
+    by: SpendBy,
     /// Include only this time, like 7d, in whole UTC days
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     since: Option<Duration>,
@@ -32,43 +30,24 @@ pub struct SpendArgs {
     limit: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct By(SpendBy);
-
-impl clap::ValueEnum for By {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[By(SpendBy::Model), By(SpendBy::Day), By(SpendBy::Run), By(SpendBy::Tree)]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.as_str()))
-    }
-}
-
-pub async fn execute(args: SpendArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: SpendArgs, global: &Global) -> Result<()> {
     let connection = Connection::to_read(global)?;
     let query = SpendQuery {
         namespace: connection.namespace.clone(),
         from: args.since.map(|since| time::now().before(since)),
         tree: args.tree.as_deref().map(RunId::new).transpose()?,
         limit: args.limit,
-        ..SpendQuery::by(args.by.0)
+        ..SpendQuery::by(args.by)
     };
     let rows = connection.read_spend(query).await?.rows;
-    if global.json {
-        print_json(&Spend::new(args.by.0, &rows, args.limit))?;
-    } else if rows.is_empty() {
-        say("no spend recorded");
-    } else {
-        print(&tell(args.by.0, &rows))?;
-        if rows.len() == args.limit {
-            say(&format!("the list is limited to {}; raise `--limit` for more", count(rows.len() as u64, "row")));
-        }
+    global.show_table(&Spend::new(args.by, &rows, args.limit), table(args.by, &rows), "no spend recorded")?;
+    if !global.json && !rows.is_empty() && rows.len() == args.limit {
+        say(&format!("the list is limited to {}; raise `--limit` for more", count(rows.len() as u64, "row")));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn tell(by: SpendBy, rows: &[SpendRow]) -> String {
+fn table(by: SpendBy, rows: &[SpendRow]) -> TextTable {
     let name = by.as_str().to_uppercase();
     let mut table =
         TextTable::new(&[name.as_str(), "DOLLARS", "TOKENS", "INPUT", "CACHED", "OUTPUT", "ATTEMPTS", "UNKNOWN", "UNPRICED"]);
@@ -83,7 +62,7 @@ fn tell(by: SpendBy, rows: &[SpendRow]) -> String {
     if rows.len() > 1 {
         add("total", &rows.iter().fold(SpendTotals::default(), |sum, row| sum.plus(&row.totals)));
     }
-    table.take()
+    table
 }
 
 /// Formats totals in one line.

@@ -2,26 +2,25 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use onward_core::api::RunQuery;
 use onward_core::transfer::{self, ExportedRun, Importer};
 use onward_core::{Namespace, RunHead};
-use onward_runtime::{export_run, leaves_out};
+use onward_runtime::{Options, Runtime, export_run, leaves_out};
 use onward_store_embedded::EmbeddedStore;
 
-use super::run::FilterArgs;
+use super::run::{FilterArgs, Pages};
+use super::server::parse_store;
 use crate::args::Global;
 use crate::connection::{Connection, Endpoint};
-use crate::error::{FAILURE, Mistake, NOT_ALLOWED, print_one};
+use crate::error::{Exit, FAILURE, Mistake, print_one};
 use crate::output::{escape, print, print_json, say};
+use crate::serving::{Opened, StoreLocation};
 
-mod store;
 mod target;
 
-use store::StoreArgs;
 use target::{ImportResult, ImportTarget};
 
 const PAGE: usize = 1_000;
@@ -47,6 +46,43 @@ pub struct ImportArgs {
     store: StoreArgs,
 }
 
+/// Direct access to the databases of a server, without a running server.
+#[derive(Debug, Args)]
+pub struct StoreArgs {
+    /// Use the databases directly: `--store=postgres://…`, or `--store` alone for ONWARD_SERVER__STORE, which hides the password
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["server", "data"])]
+    store: Option<String>,
+}
+
+impl StoreArgs {
+    /// Opens the named databases without background jobs; `None` without `--store`. Creates missing tables if `makes` is set.
+    async fn open(&self, global: &Global, makes: bool) -> Result<Option<Runtime>> {
+        let Some(urls) = self.urls(global)? else { return Ok(None) };
+        let opened = match makes {
+            true => Opened::open(StoreLocation::Databases(urls)).await?,
+            false => Opened::open_to_read(&urls).await?,
+        };
+        Ok(Some(Runtime::new(opened.store, opened.clock, Options::default())))
+    }
+
+    fn urls(&self, global: &Global) -> Result<Option<Vec<String>>> {
+        let Some(named) = &self.store else { return Ok(None) };
+        let setting = || global.config.text("server.store").unwrap_or_default();
+        let url = if named.is_empty() { setting() } else { named.clone() };
+        if url.is_empty() {
+            let hint = "set `--store=postgres://…` or ONWARD_SERVER__STORE";
+            return Err(Mistake::usage("usage", "no store is set", hint).into());
+        }
+        match parse_store(&url)? {
+            StoreLocation::Databases(urls) => Ok(Some(urls)),
+            StoreLocation::Directory(_) | StoreLocation::Memory => {
+                let message = "`--store` takes only PostgreSQL URLs";
+                Err(Mistake::usage("store_unsupported", message, "name a directory with `--data DIR`").into())
+            }
+        }
+    }
+}
+
 /// An export in progress.
 struct Export<'a> {
     connection: &'a Connection,
@@ -55,14 +91,19 @@ struct Export<'a> {
     left_out: u64,
 }
 
-pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
-    let (connection, is_incomplete) = match args.store.open_to_read(global).await? {
+pub async fn export(args: ExportArgs, global: &Global) -> Result<()> {
+    let (connection, is_incomplete) = match args.store.open(global, false).await? {
         Some(runtime) => (Connection::of(runtime, global)?, false),
         None => (Connection::to_read(global)?, is_incomplete(global)?),
     };
-    let code = export_from(&connection, args, global).await?;
+    export_from(&connection, args, global).await?;
     // Runs that a damaged write-ahead log lost are missing from the list.
-    Ok(if is_incomplete { ExitCode::FAILURE } else { code })
+    succeed_if(!is_incomplete)
+}
+
+/// Exits with a failure that was already printed, unless `is_complete`.
+fn succeed_if(is_complete: bool) -> Result<()> {
+    if is_complete { Ok(()) } else { Err(Exit(FAILURE).into()) }
 }
 
 /// Returns whether acknowledged writes may be missing from a damaged directory. Opening it printed a warning.
@@ -73,7 +114,7 @@ fn is_incomplete(global: &Global) -> Result<bool> {
     }
 }
 
-async fn export_from(connection: &Connection, args: ExportArgs, global: &Global) -> Result<ExitCode> {
+async fn export_from(connection: &Connection, args: ExportArgs, global: &Global) -> Result<()> {
     let mut export = Export { connection, json: global.json, count: 0, left_out: 0 };
     if args.ids.is_empty() {
         export.found(args.filter.query(connection.namespace.clone(), PAGE)?).await
@@ -83,7 +124,7 @@ async fn export_from(connection: &Connection, args: ExportArgs, global: &Global)
 }
 
 impl Export<'_> {
-    async fn named(&mut self, ids: &[String]) -> Result<ExitCode> {
+    async fn named(&mut self, ids: &[String]) -> Result<()> {
         let mut heads = Vec::new();
         for id in ids {
             heads.push(self.connection.read_head(self.connection.key(id)?).await?);
@@ -96,17 +137,15 @@ impl Export<'_> {
         self.end()
     }
 
-    async fn found(&mut self, mut query: RunQuery) -> Result<ExitCode> {
-        let mut page = self.connection.list_runs(query.clone()).await?;
+    async fn found(&mut self, query: RunQuery) -> Result<()> {
+        let mut pages = Pages::new(query);
+        let mut page = pages.next(self.connection).await?;
         put(&transfer::header())?;
-        loop {
-            self.runs(&page.runs).await?;
-            query.cursor = page.next;
-            if query.cursor.is_none() {
-                return self.end();
-            }
-            page = self.connection.list_runs(query.clone()).await?;
+        while let Some(runs) = page {
+            self.runs(&runs).await?;
+            page = pages.next(self.connection).await?;
         }
+        self.end()
     }
 
     /// Writes runs. Reports and leaves out a run that cannot be read.
@@ -132,9 +171,9 @@ impl Export<'_> {
         Ok(())
     }
 
-    fn end(&self) -> Result<ExitCode> {
+    fn end(&self) -> Result<()> {
         put(&transfer::footer(self.count, None))?;
-        Ok(if self.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        succeed_if(self.left_out == 0)
     }
 }
 
@@ -148,14 +187,14 @@ fn print_count(count: u64, what: &str) {
     }
 }
 
-pub async fn import(args: ImportArgs, global: &Global) -> Result<ExitCode> {
+pub async fn import(args: ImportArgs, global: &Global) -> Result<()> {
     let source: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(std::io::stdin())
     } else {
         Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?)
     };
     let namespace = global.namespace()?;
-    let mut target = ImportTarget::new(global, args.store.open(global).await?)?;
+    let mut target = ImportTarget::new(global, args.store.open(global, true).await?)?;
     let (mut importer, mut bytes, mut count) = (Importer::default(), 0, 0);
     for line in BufReader::new(source).lines() {
         let line = line?;
@@ -184,11 +223,11 @@ fn check_namespace(run: &ExportedRun, namespace: &Namespace) -> Result<(), Mista
         return Ok(());
     }
     let message = format!("run {} is in another namespace than `{namespace}`", run.key);
-    let hint = Some(format!("import with `--namespace {}`", run.key.namespace));
-    Err(Mistake { code: "not_allowed", message, hint, exit: NOT_ALLOWED })
+    let hint = format!("import with `--namespace {}`", run.key.namespace);
+    Err(Mistake::new("not_allowed", message, Some(&hint)))
 }
 
-fn tell(all: &ImportResult, global: &Global) -> Result<ExitCode> {
+fn tell(all: &ImportResult, global: &Global) -> Result<()> {
     if global.json {
         print_json(all)?;
     } else {
@@ -201,10 +240,10 @@ fn tell(all: &ImportResult, global: &Global) -> Result<ExitCode> {
         let hint = "stop the server and import with `onward --data DIR import FILE`, or into its databases with `--store`";
         say(&format!("hint: {hint}"));
     }
-    Ok(if all.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    succeed_if(all.refused.is_empty())
 }
 
 fn mistake(error: &transfer::TransferError) -> Mistake {
-    let hint = Some("correct the file and import it again; imported runs stay unchanged".to_owned());
-    Mistake { code: "import_invalid", message: format!("the file cannot be imported: {error}"), hint, exit: FAILURE }
+    let hint = "correct the file and import it again; imported runs stay unchanged";
+    Mistake::new("import_invalid", format!("the file cannot be imported: {error}"), Some(hint))
 }

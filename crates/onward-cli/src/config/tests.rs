@@ -9,3 +9,16 @@ fn a_flag_beats_the_environment_and_so_on_down() {
     assert!(SettingOrigin::Flag("--a").beats(&environment) && environment.beats(&file) && file.beats(&SettingOrigin::Default));
     assert!(!file.beats(&SettingOrigin::File { path: "b".into(), line: 9 }));
 }
+
+#[test]
+fn the_defaults_are_those_of_the_server() {
+    assert_eq!(Config::default().limits().unwrap(), Limits::default());
+}
+
+#[test]
+fn what_makes_no_sense_is_told_with_its_source() {
+    let mut config = Config::default();
+    config.flag("limits.streams_max", "--x", Some("0".to_owned()));
+    let mistake = config.limits().unwrap_err();
+    assert_eq!(mistake.message, "invalid setting `limits.streams_max` = `0` from --x: must be an integer greater than 0");
+}

@@ -4,19 +4,19 @@
 
 pub mod entry_text;
 mod narrator;
-mod progress;
 mod style;
 mod table;
 pub mod time;
 
 use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-pub use narrator::{Narrator, preview};
+pub use narrator::{Narrator, preview, stop_text};
 pub use onward_server::{document, escape};
-pub use progress::Progress;
 pub use style::Style;
+pub(crate) use table::cells;
 pub use table::{Cell, TextTable};
 
 /// Width of a terminal that reports none.
@@ -74,4 +74,38 @@ pub fn clip(text: &str, width: usize) -> String {
 /// Formats a count with its noun: `1 event`, `2 events`.
 pub fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Delay before the first line, and update interval.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// A progress line on stderr for long commands, only on a terminal that does not show data.
+pub struct Progress {
+    what: &'static str,
+    shown: bool,
+    due: Option<Instant>,
+}
+
+impl Progress {
+    /// Creates a progress line. Shows nothing if stderr is not a terminal, or if stdout is one and shows the data.
+    pub fn new(what: &'static str, data_is_shown: bool) -> Progress {
+        let wanted = io::stderr().is_terminal() && !(data_is_shown && io::stdout().is_terminal());
+        Progress { what, shown: false, due: wanted.then(|| Instant::now() + PAUSE) }
+    }
+
+    pub fn at(&mut self, count: u64) {
+        if self.due.is_some_and(|due| Instant::now() >= due) {
+            drop(write!(io::stderr(), "\r{count} {} ", self.what));
+            self.shown = true;
+            self.due = Some(Instant::now() + PAUSE);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            drop(write!(io::stderr(), "\r{:40}\r", ""));
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Formats events as text, for all commands.
+//! Formats events and stop reasons of agents as text, for all commands.
 //!
 //! The result of a call has only its call id in the log; the narrator remembers the names of calls.
 
@@ -189,6 +189,21 @@ fn format_failure(failure: &Failure) -> String {
 
 fn name(name: &Name) -> String {
     shown(name.as_str())
+}
+
+/// Returns the stop reason of an agent with its description. An unknown reason is shown as it is.
+pub fn stop_text(stop: &str) -> String {
+    let meaning = match stop {
+        "refused" => "the model refused to answer",
+        "max_turns" => "the turn limit was reached",
+        "max_tokens" => "the answer was cut off by a token limit",
+        "repeated_call" => "the model repeated the same tool call",
+        "no_answer" => "the model produced only reasoning",
+        "max_handoffs" => "the handoff limit was reached",
+        "budget_exhausted" => "the budget or the limit of tool calls was reached",
+        other => return other.to_owned(),
+    };
+    format!("{stop} ({meaning})")
 }
 
 #[cfg(test)]

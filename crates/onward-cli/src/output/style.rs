@@ -16,38 +16,22 @@ impl Style {
         Style { on: wanted() && std::io::stderr().is_terminal() }
     }
 
-    pub fn bold(self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    pub fn dim(self, text: &str) -> String {
-        self.paint("2", text)
-    }
-
-    pub fn red(self, text: &str) -> String {
-        self.paint("1;31", text)
-    }
-
-    pub fn green(self, text: &str) -> String {
-        self.paint("32", text)
-    }
-
-    pub fn yellow(self, text: &str) -> String {
-        self.paint("33", text)
-    }
-
-    pub fn cyan(self, text: &str) -> String {
-        self.paint("36", text)
-    }
-
-    pub fn reverse(self, text: &str) -> String {
-        self.paint("7", text)
-    }
-
     fn paint(self, code: &str, text: &str) -> String {
         if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }
+
+macro_rules! styles {
+    ($($name:ident $code:literal)*) => {
+        impl Style {
+            $(pub fn $name(self, text: &str) -> String {
+                self.paint($code, text)
+            })*
+        }
+    };
+}
+
+styles! { bold "1" dim "2" red "1;31" green "32" yellow "33" cyan "36" reverse "7" }
 
 fn wanted() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());

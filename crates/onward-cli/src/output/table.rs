@@ -29,11 +29,23 @@ impl Cell {
     }
 }
 
-impl<T: AsRef<str>> From<T> for Cell {
-    fn from(text: T) -> Cell {
-        Cell::new(text)
+impl<T: std::fmt::Display> From<T> for Cell {
+    fn from(value: T) -> Cell {
+        Cell::new(value.to_string())
     }
 }
+
+impl From<&Cell> for Cell {
+    fn from(cell: &Cell) -> Cell {
+        cell.clone()
+    }
+}
+
+/// Builds a row from cells and from values that can be displayed.
+macro_rules! cells {
+    ($($value:expr),* $(,)?) => { vec![$($crate::output::Cell::from(&$value)),*] };
+}
+pub(crate) use cells;
 
 /// Rows with a header. Column widths never shrink, so that a table that is printed in parts stays aligned.
 #[derive(Debug)]
@@ -72,6 +84,10 @@ impl TextTable {
             *width = (*width).max(cell.width());
         }
         self.rows.push(row);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// Formats and removes the rows since the last call.

@@ -686,7 +686,7 @@ fn pasted_lines_are_one_message_and_alt_enter_adds_a_line() {
     command.args(["chat", "--agent", "support", "--server", &served.url]);
     let (mut child, mut keys, shown) = in_terminal(&mut command);
     until_shown(&shown, "\u{1b}[?2004h");
-    keys.write_all(b"\x1b[200~/one\rtwo\x1b[201~\x1b\rthree").unwrap();
+    keys.write_all(b"\x1b[200~/one\r\ntwo\x1b[201~\x1b\rthree").unwrap();
     until_shown(&shown, "> /one\r\n  two\r\n  three\r");
     keys.write_all(b"\r").unwrap();
     until_shown(&shown, "  You said: /one\r\n  two\r\n  three\r\n");

@@ -21,11 +21,15 @@ pub struct Ran {
 }
 
 pub fn onward() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onward"));
+    isolated(env!("CARGO_BIN_EXE_onward"))
+}
+
+/// Returns a command without the settings of the user and of this process.
+pub fn isolated(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONWARD_")) {
         command.env_remove(name);
     }
-    // Ignores the settings of the user.
     command.env("XDG_CONFIG_HOME", "/nonexistent").env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }

@@ -26,6 +26,7 @@ mod replay;
 mod servers;
 mod talking;
 mod tls;
+mod torture;
 mod transfer_waits;
 mod verbs;
 mod webhooks;

@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::crash::{Chance, fresh_seed};
 use crate::dev::{Served, serve};
 use crate::kit::{onward, run};
+use crate::torture::{TortureWorker, Work};
 
 /// Lease duration: short, so that the end of a session and of its leases coincide.
 const LEASE: Duration = Duration::from_secs(1);
@@ -77,9 +78,8 @@ impl Site {
     }
 
     fn worker(&self, key: Option<&str>, hold: Duration) -> Worker {
-        let mut worker = onward();
-        worker.args(["torture-worker", "--work-for", &self.served.url, "--shutdown-ms", "300"]);
-        worker.args(["--hold-ms", &hold.as_millis().to_string()]).arg("--side").arg(self.side());
+        let worker = TortureWorker::new(Work::Server(self.served.url.clone()), self.side());
+        let mut worker = TortureWorker { hold, shutdown: Duration::from_millis(300), ..worker }.command();
         worker.envs(key.map(|key| ("ONWARD_KEY", key)));
         Worker(worker.stdin(Stdio::piped()).spawn().unwrap())
     }

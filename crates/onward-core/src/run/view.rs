@@ -109,6 +109,11 @@ pub struct RunCounts {
 }
 
 impl RunView {
+    /// Returns whether the run waits for something of this kind.
+    pub fn awaits(&self, kind: AwaitedKind) -> bool {
+        self.awaiting.iter().any(|awaited| awaited.kind == kind)
+    }
+
     /// Returns why an agent waits for the next message, unless its model was done.
     pub fn agent_stop(&self) -> Option<&str> {
         let is_at_rest = |awaited: &Awaited| matches!(awaited.kind, AwaitedKind::Signal | AwaitedKind::Update);

@@ -2,5 +2,4 @@
 
 pub(crate) mod http;
 pub(crate) mod json;
-pub(crate) mod repeated;
 pub(crate) mod sse;

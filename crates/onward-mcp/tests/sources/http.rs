@@ -93,12 +93,12 @@ async fn every_failure_is_told_at_once_and_others_go_on() {
     let started = Instant::now();
     let source = open(&start().await).await;
     let cases = [
-        ("breaks", "tool_source_gone", true),
-        ("ends", "tool_source_gone", true),
+        ("breaks", "mcp_server_gone", true),
+        ("ends", "mcp_server_gone", true),
         ("large", "tool_result_too_large", true),
         ("large-whole", "tool_result_too_large", true),
-        ("fails", "tool_source_gone", true),
-        ("page", "tool_source_broken", true),
+        ("fails", "mcp_server_gone", true),
+        ("page", "mcp_server_broken", true),
     ];
     for (tool, code, acted) in cases {
         let error = source.call(tool, "{}", None).await.unwrap_err(); // MC2
@@ -118,7 +118,7 @@ async fn a_source_whose_session_is_over_is_to_be_opened_anew() {
         let source = open(&url).await;
         let error = source.call(tool, "{}", None).await.unwrap_err();
         let told = (error.code(), error.is_retryable(), error.may_have_acted(), source.is_open());
-        assert_eq!(told, ("tool_source_gone", true, false, false), "{tool}: {error}");
+        assert_eq!(told, ("mcp_server_gone", true, false, false), "{tool}: {error}");
         assert_eq!(open(&url).await.call("f", "{}", None).await.unwrap().blocks, [Block::text("f")]);
     }
 }
@@ -131,7 +131,7 @@ async fn a_server_that_lets_nobody_in_or_is_not_there_is_told_so() {
     let error = McpServer::open(&settings(transport)).await.err().unwrap();
     assert_eq!((error.code(), error.is_retryable()), ("tool_key_refused", false), "{error}");
     let error = McpServer::open(&settings(Transport::http("http://127.0.0.1:1/mcp"))).await.err().unwrap();
-    assert_eq!((error.code(), error.may_have_acted()), ("tool_source_unreachable", false), "{error}");
+    assert_eq!((error.code(), error.may_have_acted()), ("mcp_server_unreachable", false), "{error}");
     assert_soon(started);
 }
 

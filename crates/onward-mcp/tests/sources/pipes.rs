@@ -113,9 +113,9 @@ async fn a_server_that_dies_is_noticed_at_once() {
     let started = Instant::now();
     let (source, _heard) = open(&pipes()).await;
     let error = source.call("die", "{}", None).await.unwrap_err();
-    assert_eq!((error.code(), error.is_retryable(), error.may_have_acted()), ("tool_source_gone", true, true));
+    assert_eq!((error.code(), error.is_retryable(), error.may_have_acted()), ("mcp_server_gone", true, true));
     let error = source.call("f", "{}", None).await.unwrap_err();
-    assert_eq!((error.code(), error.may_have_acted()), ("tool_source_gone", false)); // it was never sent
+    assert_eq!((error.code(), error.may_have_acted()), ("mcp_server_gone", false)); // it was never sent
     assert!(!source.is_open());
     assert_soon(started);
 }

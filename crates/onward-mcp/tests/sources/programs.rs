@@ -22,7 +22,7 @@ async fn a_program_that_cannot_be_started_or_ends_is_unreachable() {
         let error = failure(&settings).await;
         assert_eq!(
             (error.code(), error.is_retryable(), error.may_have_acted()),
-            ("tool_source_unreachable", true, false),
+            ("mcp_server_unreachable", true, false),
             "{error}"
         );
     }
@@ -73,7 +73,7 @@ async fn a_program_gets_no_variables_but_those_it_was_given() {
     assert!(seen.contains("TOKEN=t-1\n") && seen.contains("CARGO_PKG_NAME=onward-mcp\n"), "{seen}");
     std::fs::remove_file(&file).unwrap();
     let (seen, error) = variables(&[], &["NO_SUCH_VARIABLE"]).await;
-    assert_eq!((seen.as_str(), error.code()), ("", "tool_source_unreachable"));
+    assert_eq!((seen.as_str(), error.code()), ("", "mcp_server_unreachable"));
     assert!(error.to_string().contains("the environment variable NO_SUCH_VARIABLE is not set"), "{error}");
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use onward_core::event::RunPaused;
+use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::stream::{EntrySaid, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
@@ -162,7 +162,7 @@ impl AgUiTurn {
             let rest = rest(&view);
             while self.take_frames().await? {}
             self.show_states(&view).await?;
-            let is_in_task = matches!(rest, Rest::Busy) && awaits(&view, AwaitedKind::Task);
+            let is_in_task = matches!(rest, Rest::Busy) && view.awaits(AwaitedKind::Task);
             self.show_blocked_on(&view, &rest).await;
             match rest {
                 Rest::Busy => {}
@@ -213,7 +213,7 @@ impl AgUiTurn {
     /// tasks. Missing workers and pending attempts are reported elsewhere.
     async fn show_blocked_on(&mut self, view: &RunView, rest: &Rest) {
         let is_working = matches!(rest, Rest::Busy | Rest::Below) && !self.translator.is_speaking();
-        let looks_below = is_working && awaits(view, AwaitedKind::Child);
+        let looks_below = is_working && view.awaits(AwaitedKind::Child);
         if looks_below && self.looked_below.is_some_and(|looked| looked.elapsed() < LOOK_HINDERED) {
             return;
         }
@@ -237,7 +237,7 @@ impl AgUiTurn {
     async fn find_blocked_on(&self, view: &RunView) -> Result<Vec<BlockedTask>, RuntimeError> {
         let (mut found, mut open, mut looked) = (Vec::new(), vec![view.clone()], 0);
         while let Some(view) = open.pop() {
-            if awaits(&view, AwaitedKind::Task) {
+            if view.awaits(AwaitedKind::Task) {
                 let mut blocked_on = self.runtime().blocked_on(&view.head.key).await?;
                 blocked_on.retain(|blocker| matches!(blocker.why, BlockReason::LimitClosed | BlockReason::Quarantined));
                 let (agent, run) = (&view.head.kind, &view.head.key.id);
@@ -443,7 +443,10 @@ impl AgUiTurn {
 
     async fn end_paused(&mut self, pause: &RunPaused) -> Result<(), TurnError> {
         let reason = json!(pause.reason);
-        self.fail("run_paused", &format!("the run is paused ({}): {}", reason.as_str().unwrap_or_default(), pause.message));
+        let limit = if pause.reason == PauseReason::BudgetExhausted { " --budget LIMIT" } else { "" };
+        let resume = format!("resume it with `onward run resume {}{limit}`", self.key.id);
+        let reason = reason.as_str().unwrap_or_default();
+        self.fail("run_paused", &format!("the run is paused ({reason}): {}; {resume}", pause.message));
         Ok(self.flush().await?)
     }
 
@@ -493,10 +496,6 @@ fn awaited_children(view: &RunView) -> Vec<RunKey> {
     children.map(|id| RunKey::new(view.head.key.namespace.clone(), id)).collect()
 }
 
-fn awaits(view: &RunView, kind: AwaitedKind) -> bool {
-    view.awaiting.iter().any(|awaited| awaited.kind == kind)
-}
-
 /// Returns whether a run continues by itself, or what it needs.
 fn rest(view: &RunView) -> Rest {
     match view.head.status {
@@ -505,7 +504,7 @@ fn rest(view: &RunView) -> Rest {
         Status::Waiting => {}
         status => return Rest::Ended(status),
     }
-    let awaits = |kind: AwaitedKind| awaits(view, kind);
+    let awaits = |kind: AwaitedKind| view.awaits(kind);
     if awaits(AwaitedKind::Task) {
         return Rest::Busy;
     }

@@ -41,8 +41,17 @@ pub enum Level {
     Debug,
 }
 
+impl Format {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Format::Pretty => "pretty",
+            Format::Json => "json",
+        }
+    }
+}
+
 impl Level {
-    fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Level::Error => "error",
             Level::Warn => "warn",

@@ -39,6 +39,8 @@ impl Editor {
             let taken = match first {
                 // The end of the paste may be cut off at the end of the bytes.
                 0x1b if self.is_pasting && rest.len() < PASTE_END.len() && PASTE_END.starts_with(rest) => break,
+                // The line feed of a pasted CRLF may follow in the next bytes.
+                b'\r' if self.is_pasting && behind.is_empty() => break,
                 b'\r' if self.is_pasting && behind.first() == Some(&b'\n') => 1,
                 b'\r' | b'\n' if self.is_pasting => {
                     self.insert('\n');

@@ -3,8 +3,6 @@
 //! All durable state is in the run: a chat that ended in any way continues with `--run`. On a directory without a server, the
 //! agents of the settings run in this process until the chat ends.
 
-mod actions;
-mod blocked;
 mod draft;
 mod editor;
 mod question;
@@ -15,7 +13,6 @@ mod stream;
 mod typing;
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -30,8 +27,7 @@ use crate::args::Global;
 use crate::builtin_agents::BuiltinAgents;
 use crate::connection::{Connection, Endpoint};
 use crate::directory::{own_command, shell_path, shell_word};
-use crate::error::{Mistake, RUN_FAILED};
-use crate::interrupt::INTERRUPTED;
+use crate::error::{Exit, INTERRUPTED, Mistake, RUN_FAILED};
 use crate::new_id;
 use crate::output::say;
 use crate::serving::{mark, shutdown_signal};
@@ -85,7 +81,7 @@ pub struct Chat {
     pub is_alone: bool,
 }
 
-pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: ChatArgs, global: &Global) -> Result<()> {
     let agent = args.agent.as_deref().map(Name::new).transpose().map_err(RuntimeError::from)?;
     let screen = Screen::new(global.json);
     if screen.is_terminal() {
@@ -137,8 +133,8 @@ async fn open(agent: Option<&Name>, global: &Global) -> Result<(Connection, Opti
     };
     if let Some(url) = mark::server_of(&path) {
         let message = format!("{} is in use by the server at {url}", path.display());
-        let hint = Some(format!("use `--server {url}` or ONWARD_URL"));
-        return Err(Mistake { code: "directory_locked", message, hint, exit: crate::error::CONFLICT }.into());
+        let hint = format!("use `--server {url}` or ONWARD_URL");
+        return Err(Mistake::new("directory_locked", message, Some(&hint)).into());
     }
     let Some(builtin) = BuiltinAgents::open(&global.config)? else {
         let hint = "set `--server URL`, or define models and agents in `onward.toml` (docs/guide/agents-without-code.md)";
@@ -224,12 +220,12 @@ impl Chat {
     }
 
     /// Runs the chat until the user leaves or the run is closed, and prints how to continue it.
-    pub async fn hold(self, screen: Screen) -> Result<ExitCode> {
+    pub async fn hold(self, screen: Screen) -> Result<()> {
         let mut stopped = std::pin::pin!(shutdown_signal());
         let key = self.connection.key(&self.run.clone().unwrap_or_else(new_id::run))?;
         let head = tokio::select! {
             head = self.reach(&key) => head,
-            () = &mut stopped => return Ok(ExitCode::from(INTERRUPTED)),
+            () = &mut stopped => return Err(Exit(INTERRUPTED).into()),
         };
         let is_there = match head {
             Ok(head) => {
@@ -258,10 +254,10 @@ impl Chat {
             }
             session.run(input).await
         };
-        let (over, code) = tokio::select! {
+        let (over, is_interrupted) = tokio::select! {
             biased;
-            () = &mut stopped => (Ok(ChatEnd::Left), INTERRUPTED),
-            over = held => (over, 0),
+            () = &mut stopped => (Ok(ChatEnd::Left), true),
+            over = held => (over, false),
         };
         if let Screen::Terminal(terminal) = &mut session.screen {
             terminal.close()?;
@@ -270,8 +266,8 @@ impl Chat {
         }
         drop(raw);
         match over? {
-            ChatEnd::Closed(Status::Failed) => Ok(ExitCode::from(RUN_FAILED)),
-            ChatEnd::Closed(_) => Ok(ExitCode::from(code)),
+            ChatEnd::Closed(Status::Failed) => return Err(Exit(RUN_FAILED).into()),
+            ChatEnd::Closed(_) => {}
             ChatEnd::Left => {
                 if session.actions.open() > 0 {
                     say(&format!("inputs that were not acknowledged and may be lost: {}", session.actions.open()));
@@ -282,8 +278,8 @@ impl Chat {
                     let kept = if self.is_alone { "the run is saved" } else { "the run continues" };
                     say(&format!("{kept}; return to the chat with: {}{run}", self.again));
                 }
-                Ok(ExitCode::from(code))
             }
         }
+        if is_interrupted { Err(Exit(INTERRUPTED).into()) } else { Ok(()) }
     }
 }

@@ -18,21 +18,18 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use super::actions::{Action, ActionQueue, CANCELED_HERE};
-use super::blocked::PrintedBlockers;
 use super::draft::{Drafts, NewText};
 use super::editor::Typed;
 use super::question::{ApprovalQuestion, answer};
 use super::render::{EntryPart, parts};
 use super::screen::Screen;
-use super::stream::{ASK_AGAIN, Listener, StreamEvent, listen};
+use super::stream::{ASK_AGAIN, Action, ActionQueue, CANCELED_HERE, Listener, StreamEvent, listen};
 use super::typing::TerminalInput;
-use crate::blocked_on;
+use crate::blocked_on::{self, PrintedBlockers};
 use crate::budget;
 use crate::connection::Connection;
 use crate::new_id;
-use crate::output::{Style, escape, time};
-use crate::stopping;
+use crate::output::{Style, escape, stop_text, time};
 
 /// Polling interval for an idle run, while the next line or the end of input waits for that.
 const LOOK: Duration = Duration::from_millis(50);
@@ -150,8 +147,7 @@ impl ChatSession {
         let view = patiently(|| self.connection.read_run(self.key.clone())).await?;
         self.print_stop(&view)?;
         if let Some(pause) = &view.pause {
-            let advice = self.after_pause(pause).await?;
-            self.screen.note(&format!("paused: {}; {advice}", pause.message))?;
+            self.print_pause(pause).await?;
         }
         self.stream = Some(listen(self.connection.clone(), self.key.clone()));
         Ok(())
@@ -369,10 +365,7 @@ impl ChatSession {
                 self.screen.note("the agent continues from an earlier entry; the entries after it are abandoned")?;
             }
             StreamSaid::ApprovalRequested(asked) => self.add_question(ApprovalQuestion::asked(&self.key, &asked))?,
-            StreamSaid::Paused(pause) => {
-                let advice = self.after_pause(&pause).await?;
-                self.screen.note(&format!("paused: {}; {advice}", pause.message))?;
-            }
+            StreamSaid::Paused(pause) => self.print_pause(&pause).await?,
             StreamSaid::Resumed(_) => self.screen.note("resumed")?,
             StreamSaid::StreamReset(reset) => {
                 self.drafts.reset_all();
@@ -392,14 +385,15 @@ impl ChatSession {
         Ok(None)
     }
 
-    /// Returns what to do about a pause.
-    async fn after_pause(&self, pause: &RunPaused) -> Result<String> {
-        if pause.reason == PauseReason::BudgetExhausted {
+    /// Prints a pause and what to do about it.
+    async fn print_pause(&mut self, pause: &RunPaused) -> Result<()> {
+        let advice = if pause.reason == PauseReason::BudgetExhausted {
             let head = patiently(|| self.connection.read_head(self.key.clone())).await?;
-            return Ok(format!("resume it with `{}`", budget::resume_command(&head, time::now())));
-        }
-        let id = crate::directory::shell_word(self.key.id.as_str());
-        Ok(format!("`onward run show {id}` shows details"))
+            format!("resume it with `{}`", budget::resume_command(&head, time::now()))
+        } else {
+            format!("`onward run show {}` shows details", crate::directory::shell_word(self.key.id.as_str()))
+        };
+        Ok(self.screen.note(&format!("paused: {}; {advice}", pause.message))?)
     }
 
     fn show_words(&mut self, words: NewText) -> Result<()> {
@@ -582,12 +576,11 @@ impl ChatSession {
             view => view?,
         };
         // The end of a run is printed when its frame arrives.
-        let asks_below = awaits(&view, AwaitedKind::Child) && !self.questions.is_empty();
+        let asks_below = view.awaits(AwaitedKind::Child) && !self.questions.is_empty();
         if rest(&view) != RunProgress::Waits && !asks_below {
             return Ok(false);
         }
-        let asks = view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval);
-        if asks && self.questions.is_empty() {
+        if view.awaits(AwaitedKind::Approval) && self.questions.is_empty() {
             self.look_for_questions().await?;
         }
         let page = self.entries(EntryQuery { limit: 1, ..EntryQuery::default() }).await?;
@@ -608,7 +601,7 @@ impl ChatSession {
             }
             _ => "send a message to continue".to_owned(),
         };
-        Ok(self.screen.note(&format!("stopped: {}; {what}", stopping::words(stop)))?)
+        Ok(self.screen.note(&format!("stopped: {}; {what}", stop_text(stop)))?)
     }
 
     /// Prints once that no worker serves the run, and for each task why it is blocked: once, and again if that lasts longer than
@@ -643,11 +636,9 @@ impl ChatSession {
             // The failure of a canceled run only repeats the status that is printed below.
             Some(Err(failure)) if failure.is_canceled() => view.cancel_reason.filter(|reason| reason != CANCELED_HERE),
             Some(Err(Failure { code, message, .. })) => Some(format!("{message} ({code})")),
-            Some(Ok(output)) => output
-                .read::<AgentOutput>()
-                .ok()
-                .filter(|outcome| outcome.stop != DONE)
-                .map(|outcome| stopping::words(&outcome.stop)),
+            Some(Ok(output)) => {
+                output.read::<AgentOutput>().ok().filter(|outcome| outcome.stop != DONE).map(|outcome| stop_text(&outcome.stop))
+            }
             None => None,
         };
         let ended = match status {
@@ -677,13 +668,9 @@ async fn patiently<T, F: Future<Output = Result<T, RuntimeError>>>(ask: impl Fn(
     }
 }
 
-fn awaits(view: &RunView, kind: AwaitedKind) -> bool {
-    view.awaiting.iter().any(|awaited| awaited.kind == kind)
-}
-
 /// Classifies a run: working, waiting for outside input, or closed.
 fn rest(view: &RunView) -> RunProgress {
-    let awaits = |kind| awaits(view, kind);
+    let awaits = |kind| view.awaits(kind);
     match view.head.status {
         Status::Pending | Status::Running => RunProgress::Busy,
         Status::Paused => RunProgress::Waits,

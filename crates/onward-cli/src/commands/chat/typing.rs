@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Write};
 
 use anyhow::Result;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
 use super::screen::Screen;
@@ -76,6 +76,7 @@ impl RawMode {
         let before = tcgetattr(io::stdin()).map_err(io::Error::from)?;
         let mut raw = before.clone();
         raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        raw.input_modes.remove(InputModes::ICRNL); // it would turn a pasted CRLF into two line ends
         tcsetattr(io::stdin(), OptionalActions::Now, &raw).map_err(io::Error::from)?;
         let mode = RawMode(before);
         io::stdout().write_all(BRACKETED_PASTE)?;

@@ -4,10 +4,9 @@
 
 mod collect;
 mod program;
-mod tell;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,8 +14,11 @@ use clap::Args;
 use onward::check::{CheckResult, RUNS, Verdict};
 
 use crate::args::Global;
+use crate::commands::run::format_pause;
+use crate::error::{Exit, FAILURE};
+use crate::modes::create_private;
 use crate::new_id::random_u64;
-use crate::output::{json_line, print, say};
+use crate::output::{Cell, Style, TextTable, cells, json_line, print, say};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -43,7 +45,7 @@ pub struct CheckArgs {
     command: Vec<String>,
 }
 
-pub async fn execute(args: CheckArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: CheckArgs, global: &Global) -> Result<()> {
     let folder = Folder::make()?;
     let runs = folder.path.join(RUNS);
     let count = match &args.from {
@@ -54,7 +56,7 @@ pub async fn execute(args: CheckArgs, global: &Global) -> Result<ExitCode> {
         std::fs::copy(&runs, file).with_context(|| format!("cannot write {}", file.display()))?;
         say(&format!("wrote {count} runs to {}", file.display()));
     }
-    let Some((program, arguments)) = args.command.split_first() else { return Ok(ExitCode::SUCCESS) };
+    let Some((program, arguments)) = args.command.split_first() else { return Ok(()) };
     let verdicts = match count {
         0 => Vec::new(),
         count => program::check(program, arguments, &folder.path, count, Duration::from_secs(args.timeout)).await?,
@@ -64,10 +66,50 @@ pub async fn execute(args: CheckArgs, global: &Global) -> Result<ExitCode> {
             print(&(json_line(verdict)? + "\n"))?;
         }
     } else {
-        tell::tell(&verdicts)?;
+        print_verdicts(&verdicts)?;
     }
     let is_safe = |verdict: &Verdict| matches!(verdict.found, CheckResult::Safe | CheckResult::NoCode);
-    Ok(if verdicts.iter().all(is_safe) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if verdicts.iter().all(is_safe) { Ok(()) } else { Err(Exit(FAILURE).into()) }
+}
+
+/// Prints counts by kind and version, and every run that is not safe.
+fn print_verdicts(verdicts: &[Verdict]) -> Result<()> {
+    if verdicts.is_empty() {
+        return Ok(print("no runs to check\n")?);
+    }
+    let mut counts: BTreeMap<(&str, &str), [u64; 5]> = BTreeMap::new();
+    for verdict in verdicts {
+        let version = verdict.version.as_ref().map_or("", |version| version.as_str());
+        let column = match &verdict.found {
+            CheckResult::Safe => 0,
+            CheckResult::Pauses(_) => 1,
+            CheckResult::Unreadable(_) => 2,
+            CheckResult::NoVersion => 3,
+            CheckResult::NoCode => 4,
+        };
+        counts.entry((verdict.kind.as_str(), version)).or_default()[column] += 1;
+    }
+    let paints: [fn(Style, &str) -> String; 5] = [Style::green, Style::red, Style::red, Style::red, Style::yellow];
+    let mut table = TextTable::new(&["KIND", "VERSION", "SAFE", "PAUSES", "UNREADABLE", "NO VERSION", "NO CODE"]);
+    for ((kind, version), counts) in &counts {
+        let painted = counts.iter().zip(paints).map(|(count, paint)| match count {
+            0 => Cell::new("0"),
+            count => Cell::from(count).paint(paint),
+        });
+        table.row(cells![kind, version].into_iter().chain(painted).collect());
+    }
+    print(&table.take())?;
+    for Verdict { run, kind, found, .. } in verdicts {
+        match found {
+            CheckResult::Pauses(pause) => print(&format!("\nrun {} ({kind}) would pause\n{}", run.id, format_pause(pause)))?,
+            CheckResult::Unreadable(why) => print(&format!("\nrun {} ({kind}) cannot be read by the program: {why}\n", run.id))?,
+            CheckResult::NoVersion => {
+                print(&format!("\nrun {} ({kind}) is pinned to a version that the program has no code for\n", run.id))?
+            }
+            CheckResult::Safe | CheckResult::NoCode => {}
+        }
+    }
+    Ok(())
 }
 
 /// A temporary folder with mode 0700, because logs may be confidential; removed on drop.
@@ -77,10 +119,8 @@ struct Folder {
 
 impl Folder {
     fn make() -> Result<Folder> {
-        use std::os::unix::fs::DirBuilderExt;
         let path = std::env::temp_dir().join(format!("onward-check-{:016x}", random_u64()));
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        made.with_context(|| format!("cannot create {}", path.display()))?;
+        create_private(&path)?;
         Ok(Folder { path })
     }
 }

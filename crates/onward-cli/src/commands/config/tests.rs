@@ -15,7 +15,7 @@ fn a_store_is_shown_without_its_password() {
 #[test]
 fn a_secret_keeps_its_id_and_nothing_else() {
     let key = SettingKey::of("key").unwrap();
-    let shown = |text: &str| mask(key)(Value { text: text.to_owned(), origin: SettingOrigin::Default }).text;
+    let shown = |text: &str| mask(key, Value { text: text.to_owned(), origin: SettingOrigin::Default }).text;
     assert_eq!(shown("onw_abc_SECRET_1234"), "onw_abc_********");
     assert_eq!(shown("no-key-at-all"), "onw__********");
     assert_eq!(shown("onw_SECRET"), "onw__********");

@@ -3,7 +3,6 @@
 //! Kill it at any time and start it again: the conversation is in the directory and continues there.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -38,7 +37,7 @@ const STORY: &str = "Once upon a time there was a bicycle shop whose only clerk 
     The customers did not mind. Whenever a new clerk came in, he read the book on the counter, in which everything stood that was \
     ever said and done, and went on with the very next word. Nothing was sold twice, and nothing was forgotten.";
 
-pub async fn execute(global: &Global) -> Result<ExitCode> {
+pub async fn execute(global: &Global) -> Result<()> {
     let directory = global.named_directory().unwrap_or_else(|| PathBuf::from(DIRECTORY));
     let model = ScriptedModel::start().await.context("cannot start the scripted model")?;
     script(&model);

@@ -8,13 +8,11 @@ mod agent;
 mod order;
 mod question;
 mod stage;
-mod summary;
 mod worker;
-mod world;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus, Stdio};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -24,6 +22,7 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use crate::args::Global;
 use crate::directory::{own_command, run_key, shell_path};
+use crate::modes::create_private;
 use crate::new_id;
 use crate::output::{Style, print};
 use order::Order;
@@ -80,13 +79,12 @@ impl Pace {
     }
 }
 
-pub async fn execute(args: DemoArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: DemoArgs, global: &Global) -> Result<()> {
     if let Some(DemoSubject::Agent) = args.what {
         return agent::execute(global).await;
     }
     if args.source {
-        print(SOURCE)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(print(SOURCE)?);
     }
     let word = random_word();
     let data = match global.named_directory() {
@@ -100,8 +98,7 @@ pub async fn execute(args: DemoArgs, global: &Global) -> Result<ExitCode> {
     let mut demo =
         Demo { pace: Pace::new(args.fast), data, key: run_key(&id)?, effects, order, stage, lives: 0, kept: BTreeSet::new() };
     demo.order.hold_ms = demo.pace.hold.as_millis() as u64;
-    demo.perform().await?;
-    Ok(ExitCode::SUCCESS)
+    demo.perform().await
 }
 
 /// A worker process. It exits when its stdin closes, so it cannot outlive this process.
@@ -131,10 +128,9 @@ impl Demo {
         self.killed_while_a_timer_runs().await?;
         self.waits_for_a_person().await?;
         self.finishes().await?;
-        let result = summary::tell(&self.stage);
-        print(&result.text)?;
+        let holds = self.stage.print_summary()?;
         self.what_next()?;
-        if !result.holds {
+        if !holds {
             bail!("a step ran more or less often than expected");
         }
         Ok(())
@@ -288,15 +284,8 @@ impl Demo {
 /// Creates a new private directory. Fails if the path exists.
 fn fresh_directory(word: &str) -> Result<PathBuf> {
     let path = std::env::temp_dir().join(format!("onward-demo-{word}"));
-    make_private(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    create_private(&path)?;
     Ok(path)
-}
-
-fn make_private(path: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
 }
 
 /// Returns six random hexadecimal digits.

@@ -7,7 +7,7 @@ use onward::prelude::*;
 use onward::try_join;
 use serde::{Deserialize, Serialize};
 
-use super::world::World;
+use super::worker::World;
 
 pub const ORDER: Workflow<Order, String> = Workflow::new("order");
 

@@ -1,4 +1,4 @@
-//! The output of the demo: new log events, executed steps, and starts and kills of workers.
+//! The output of the demo: new log events, executed steps, starts and kills of workers, and a summary.
 //!
 //! Reads the directory like any other process: read-only, beside the worker.
 
@@ -12,15 +12,18 @@ use onward_runtime::Runtime;
 use onward_store::StoreError;
 use onward_store_embedded::EmbeddedStore;
 
-use super::world::{Effect, read_effects};
+use super::worker::{Effect, read_effects};
 use crate::directory::runtime;
-use crate::output::{Narrator, Style, clip, print, time, width};
+use crate::output::{Narrator, Style, TextTable, cells, clip, print, time, width};
 
 /// Polling interval of the log.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Line width if stdout is not a terminal.
 const WIDTH: usize = 80;
+
+/// The one step that is running when its worker is killed.
+const INTERRUPTED: &str = "reserve";
 
 /// Page size; the log of the demo is shorter.
 const PAGE: usize = 1_000;
@@ -176,8 +179,25 @@ impl Stage {
         recorded
     }
 
-    pub fn seconds(&self, at: Timestamp) -> String {
-        format!("{:.1} s", at.since(self.begun_at).as_secs_f64())
+    /// Prints how often each step ran, and which event recorded its result. Returns whether each step ran as often as expected:
+    /// the interrupted one twice, all others once.
+    pub fn print_summary(&self) -> Result<bool> {
+        let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+        self.done.iter().for_each(|effect| *times.entry(&effect.name).or_default() += 1);
+        let mut recorded: Vec<_> = self.recorded().into_iter().collect();
+        recorded.sort_by_key(|(_, (index, _))| *index);
+        let mut table = TextTable::new(&["STEP", "TIMES RUN", "RECORDED", "WHY"]).indent("  ");
+        let mut holds = true;
+        for (name, (index, at)) in &recorded {
+            let count = times.get(name.as_str()).copied().unwrap_or_default();
+            holds &= count == if name == INTERRUPTED { 2 } else { 1 };
+            let after = at.since(self.begun_at).as_secs_f64();
+            let why = if count > 1 { "was running when killed" } else { "" };
+            table.row(cells![name, count, format!("event {index}, after {after:.1} s"), why]);
+        }
+        let verdict = self.style.bold("Two kills, four processes, one order: no recorded step ran again.");
+        print(&format!("\n{verdict}\n\n{}", table.take()))?;
+        Ok(holds)
     }
 }
 

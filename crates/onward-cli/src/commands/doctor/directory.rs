@@ -1,4 +1,4 @@
-//! Checks of a data directory: format, lock, permissions, disk space, sync latency, checksums of pages, rows and logs.
+//! Repair and checks of a data directory: format, lock, permissions, disk space, sync latency, checksums of pages, rows and logs.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -13,7 +13,9 @@ use onward_store_embedded::{EmbeddedStore, FORMAT};
 use super::finding::Findings;
 use super::work;
 use crate::args::Global;
+use crate::commands::run::Pages;
 use crate::connection::Connection;
+use crate::directory::shell_path;
 use crate::output::{Progress, count, time};
 use crate::serving::mark;
 
@@ -34,6 +36,9 @@ const SYNC_UNREAL: Duration = Duration::from_micros(10);
 
 /// Maximum number of pages and rows that are listed.
 const NAMED_MAX: usize = 20;
+
+/// Maximum number of losses of a repair that are listed.
+const LISTED_MAX: usize = 1_000;
 
 /// Page size of runs and records.
 const PAGE: usize = 1_000;
@@ -211,16 +216,17 @@ async fn logs(connection: &Connection, findings: &mut Findings) {
     let mut progress = Progress::new("runs read", false);
     let begun = Instant::now();
     let (mut runs, mut events, mut damaged) = (0, 0, Vec::new());
-    let mut query = RunQuery { namespace: connection.namespace.clone(), limit: PAGE, ..RunQuery::default() };
+    let mut pages = Pages::new(RunQuery { namespace: connection.namespace.clone(), limit: PAGE, ..RunQuery::default() });
     loop {
-        let page = match connection.list_runs(query.clone()).await {
-            Ok(page) => page,
+        let page = match pages.next(connection).await {
+            Ok(Some(page)) => page,
+            Ok(None) => break,
             Err(error) => {
                 drop(progress);
-                return findings.fail_with("logs", &error.into());
+                return findings.fail_with("logs", &error);
             }
         };
-        for head in &page.runs {
+        for head in &page {
             for generation in 0..=head.generation {
                 match read_log(connection, head, generation).await {
                     Ok(count) => events += count,
@@ -229,10 +235,6 @@ async fn logs(connection: &Connection, findings: &mut Findings) {
             }
             runs += 1;
             progress.at(runs);
-        }
-        match page.next {
-            Some(next) => query.cursor = Some(next),
-            None => break,
         }
     }
     drop(progress);
@@ -261,5 +263,41 @@ async fn read_log(connection: &Connection, head: &onward_core::RunHead, generati
             Some(next) => from = next,
             None => return Ok(from.0),
         }
+    }
+}
+
+/// Repairs the directory and reports kept data, losses and the location of the damaged files.
+pub fn repair(path: &Path, findings: &mut Findings) {
+    let repaired = match EmbeddedStore::repair(path) {
+        Ok(repaired) => repaired,
+        Err(error) => return findings.fail_with("repair", &error.into()),
+    };
+    let kept = format!("{} of {}", count(repaired.events, "event"), count(repaired.runs, "run"));
+    let Some(aside) = &repaired.aside else {
+        return findings.ok("repair", format!("nothing is damaged: {kept}"));
+    };
+    findings.ok("repair", format!("the new database has {kept}; the damaged files are in {}", shell_path(aside)));
+    if let Some(damage) = repaired.log_damage.as_ref().filter(|_| repaired.is_log_restored) {
+        findings.ok("log", format!("{damage}; every synced write was restored"));
+    } else if let Some(damage) = &repaired.log_damage {
+        let advice = "look for the latest acknowledged writes in a backup: they may be missing without a gap in a log";
+        findings.fail("log", damage.to_string(), advice);
+    }
+    if repaired.damaged_pages + repaired.damaged_rows > 0 {
+        let (pages, rows) = (count(repaired.damaged_pages, "damaged page"), count(repaired.damaged_rows, "row"));
+        findings.warn("pages", format!("{pages}, {rows} with a wrong checksum"), "check the disk for more damage");
+    }
+    if repaired.lost.is_empty() {
+        return findings.ok("lost", "no log has a gap");
+    }
+    for lost in repaired.lost.iter().take(LISTED_MAX) {
+        findings.fail(
+            "lost",
+            lost.to_string(),
+            "restore it from a backup, or give the run up with `onward run terminate` and `onward run delete`",
+        );
+    }
+    if repaired.lost.len() > LISTED_MAX {
+        findings.fail("lost", format!("{} more", repaired.lost.len() - LISTED_MAX), "run `onward doctor` to read every log");
     }
 }

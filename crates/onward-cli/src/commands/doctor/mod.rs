@@ -5,21 +5,21 @@
 
 mod directory;
 mod finding;
-mod machine;
-mod repair;
 mod server;
 mod work;
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Args;
+use rustix::process::{Resource, getrlimit};
 
 use crate::args::Global;
 use crate::connection::Endpoint;
-use crate::error::{FAILURE, Mistake};
+use crate::error::{Exit, FAILURE, Mistake};
 use crate::output::print_json;
 use finding::Findings;
+
+/// Recommended limit of open files: each connection is one.
+const FILES_WANTED: u64 = 8_192;
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -32,11 +32,11 @@ pub struct DoctorArgs {
 }
 
 /// Exits with 1 if a check fails; warnings do not count.
-pub async fn execute(args: DoctorArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: DoctorArgs, global: &Global) -> Result<()> {
     let mut findings = Findings::new(!global.json);
-    machine::check(&mut findings);
+    check_machine(&mut findings);
     match Endpoint::of(global)? {
-        Endpoint::Directory(path) if args.repair => repair::repair(&path, &mut findings),
+        Endpoint::Directory(path) if args.repair => directory::repair(&path, &mut findings),
         Endpoint::Server { .. } if args.repair => {
             let message = "`--repair` works on a local directory and takes no server".to_owned();
             return Err(Mistake::usage("usage", message, "stop the server and name its directory with `--data DIR`").into());
@@ -49,5 +49,21 @@ pub async fn execute(args: DoctorArgs, global: &Global) -> Result<ExitCode> {
     } else {
         findings.sum_up();
     }
-    Ok(ExitCode::from(if findings.failed() { FAILURE } else { 0 }))
+    if findings.failed() { Err(Exit(FAILURE).into()) } else { Ok(()) }
+}
+
+/// Checks the limits that a server would have on this machine.
+fn check_machine(findings: &mut Findings) {
+    findings.ok("program", format!("onward {}", env!("CARGO_PKG_VERSION")));
+    let limit = getrlimit(Resource::Nofile);
+    // A server raises its soft limit, at most to the hard limit.
+    match limit.maximum {
+        Some(maximum) if maximum < FILES_WANTED => findings.warn(
+            "open files",
+            format!("limit {maximum}: a server can have about as many connections"),
+            "raise the hard limit: LimitNOFILE= in a systemd unit, `nofile` in /etc/security/limits.conf",
+        ),
+        Some(maximum) => findings.ok("open files", format!("limit {maximum}")),
+        None => findings.ok("open files", "no limit"),
+    }
 }

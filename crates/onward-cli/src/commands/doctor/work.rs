@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::Result;
 use onward_core::api::{RunQuery, TaskQuery, WorkerInfo};
 use onward_core::{Name, RunHead, Status};
-use onward_runtime::{CallRef, RuntimeError};
+use onward_runtime::CallRef;
 
 use super::finding::Findings;
+use crate::commands::run::Pages;
 use crate::connection::Connection;
 use crate::output::{count, time};
 
@@ -32,24 +34,22 @@ pub async fn check(connection: &Connection, workers: Option<&[WorkerInfo]>, find
             }
             oldest(&pending, findings);
         }
-        Err(error) => findings.fail_with("pending", &error.into()),
+        Err(error) => findings.fail_with("pending", &error),
     }
     quarantined(connection, findings).await;
 }
 
 /// Reads pending runs, newest first.
-async fn pending(connection: &Connection) -> Result<Vec<RunHead>, RuntimeError> {
+async fn pending(connection: &Connection) -> Result<Vec<RunHead>> {
     let (namespace, statuses) = (connection.namespace.clone(), vec![Status::Pending]);
-    let mut query = RunQuery { namespace, statuses, limit: PAGE, partly: true, ..RunQuery::default() };
+    let mut pages = Pages::new(RunQuery { namespace, statuses, limit: PAGE, partly: true, ..RunQuery::default() });
     let mut found = Vec::new();
-    loop {
-        let page = connection.list_runs(query.clone()).await?;
-        found.extend(page.runs);
-        match page.next {
-            Some(next) if found.len() < LOOKED_AT_MAX => query.cursor = Some(next),
-            _ => return Ok(found),
-        }
+    while found.len() < LOOKED_AT_MAX
+        && let Some(page) = pages.next(connection).await?
+    {
+        found.extend(page);
     }
+    Ok(found)
 }
 
 /// Reports kinds and versions of pending runs that no worker serves.

@@ -2,24 +2,25 @@
 //!
 //! Executes no code of the run: shows the calls, results and state that the log has at each event.
 
-mod keys;
-mod plain;
 mod screen;
 mod story;
 mod terminal;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use onward_core::{Index, Namespace, Record, RunId, RunKey};
+use onward_core::{Event, Index, Record, RunId, RunKey, Timestamp};
 use onward_runtime::RuntimeError;
+use serde::Serialize;
 
-use crate::args::Global;
+use crate::args::{Global, read_file};
 use crate::connection::Connection;
-use crate::error::{FAILURE, Mistake};
+use crate::error::Mistake;
+use crate::output::document::View;
+use crate::output::{Style, print, print_json};
+use screen::{awaiting, state};
 use story::Story;
 
 /// Page size of records.
@@ -43,22 +44,19 @@ pub struct ReplayArgs {
     plain: bool,
 }
 
-pub async fn execute(args: ReplayArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: ReplayArgs, global: &Global) -> Result<()> {
     let story = match &args.file {
         Some(file) => from_file(file, &args.run, global)?,
         None => from_site(&args, global).await?,
     };
     if global.json {
-        plain::print_json(&story, args.at)?;
-        return Ok(ExitCode::SUCCESS);
+        return print_steps(&story, args.at);
     }
     let keys = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if args.plain || !keys {
-        plain::print(&story, args.at)?;
-        return Ok(ExitCode::SUCCESS);
+        return print_plain(&story, args.at);
     }
-    tokio::task::spawn_blocking(move || terminal::show(&story, args.at)).await.context("cannot show the screen")??;
-    Ok(ExitCode::SUCCESS)
+    tokio::task::spawn_blocking(move || terminal::show(&story, args.at)).await.context("cannot show the screen")?
 }
 
 async fn from_site(args: &ReplayArgs, global: &Global) -> Result<Story> {
@@ -75,22 +73,13 @@ async fn from_site(args: &ReplayArgs, global: &Global) -> Result<Story> {
         }
         records.extend(page);
     }
-    Story::new(key.clone(), records).ok_or_else(|| nothing(&key, generation).into())
-}
-
-fn nothing(key: &RunKey, generation: u32) -> Mistake {
     let message = format!("run {key} has no log of generation {generation}");
-    Mistake { code: "run_not_found", message, hint: None, exit: crate::error::NOT_FOUND }
+    Story::new(key, records).ok_or_else(|| Mistake::new("run_not_found", message, None).into())
 }
 
 fn from_file(file: &Path, run: &str, global: &Global) -> Result<Story> {
-    let text = if file == Path::new("-") {
-        std::io::read_to_string(std::io::stdin()).context("cannot read the log from stdin")?
-    } else {
-        std::fs::read_to_string(file).with_context(|| format!("cannot read the log from {}", file.display()))?
-    };
-    let namespace: Namespace = global.namespace()?;
-    let key = RunKey::new(namespace, RunId::new(run).map_err(RuntimeError::from)?);
+    let text = read_file(file, "the log")?;
+    let key = RunKey::new(global.namespace()?, RunId::new(run).map_err(RuntimeError::from)?);
     let mut records = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let record: Record = serde_json::from_str(line).map_err(|error| unreadable(file, number + 1, &error.to_string()))?;
@@ -104,6 +93,59 @@ fn from_file(file: &Path, run: &str, global: &Global) -> Result<Story> {
 
 fn unreadable(file: &Path, line: usize, why: &str) -> Mistake {
     let message = format!("{}:{line}: {why}", file.display());
-    let hint = Some("use the output of `onward run events RUN --json`".to_owned());
-    Mistake { code: "log_unreadable", message, hint, exit: FAILURE }
+    Mistake::new("log_unreadable", message, Some("use the output of `onward run events RUN --json`"))
+}
+
+/// Prints every record with its events, and what the run waits for and its state after it if they changed.
+fn print_plain(story: &Story, from: u64) -> Result<()> {
+    let style = Style::stdout();
+    // Waits and state from before the first printed event count as shown.
+    let before = story.lines.iter().rposition(|line| line.index.0 < from).map(|at| story.moment(at).view);
+    let mut shown = before.map_or((Vec::new(), Vec::new()), |view| (awaiting(&view), state(&view)));
+    for (at, line) in story.lines.iter().enumerate() {
+        let last_of_record = story.lines.get(at + 1).is_none_or(|next| next.record != line.record);
+        if line.index.0 < from {
+            continue;
+        }
+        let moment = story.moment(at);
+        let mut text = String::new();
+        if line.offset == 0 {
+            let title = if line.is_input { "input" } else { moment.record.split(": ").last().unwrap_or_default() };
+            text.push_str(&format!("{}\n", style.dim(&format!("-- {title}"))));
+        }
+        text.push_str(&format!("{:<4} {:>10}  {:<18} {}\n", line.index.0, line.after, line.name, line.what));
+        if last_of_record {
+            let (waits, values) = (awaiting(&moment.view), state(&moment.view));
+            if waits != shown.0 && !waits.is_empty() {
+                text.push_str(&format!("       waits for: {}\n", waits.join("; ")));
+            }
+            if values != shown.1 && !values.is_empty() {
+                text.push_str(&format!("       state: {}\n", values.join(", ")));
+            }
+            shown = (waits, values);
+        }
+        print(&text)?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Step<'a> {
+    index: u64,
+    at: Timestamp,
+    commit: Option<u64>,
+    event: &'a Event,
+    run: View<'a>,
+}
+
+/// Prints one JSON line for each event, with the view of the run after it.
+fn print_steps(story: &Story, from: u64) -> Result<()> {
+    for (at, line) in story.lines.iter().enumerate().filter(|(_, line)| line.index.0 >= from) {
+        let moment = story.moment(at);
+        let commit = story.records[line.record].commit.map(|commit| commit.n);
+        let step =
+            Step { index: line.index.0, at: story.time(at), commit, event: story.event(at), run: View::from(&moment.view) };
+        print_json(&step)?;
+    }
+    Ok(())
 }

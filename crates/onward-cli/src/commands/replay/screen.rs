@@ -3,6 +3,7 @@
 use onward_core::view::RunView;
 
 use super::story::Story;
+use crate::commands::run::awaited_word;
 use crate::output::{clip, escape, preview, time};
 
 /// Minimum width for two columns: the log beside the details instead of above them.
@@ -128,7 +129,7 @@ fn section(rows: &mut Vec<Row>, title: &str, lines: &[String], width: usize) {
 /// Describes what the run waits for, longest wait first.
 pub fn awaiting(view: &RunView) -> Vec<String> {
     let one = |awaited: &onward_core::view::Awaited| {
-        let kind = format!("{:?}", awaited.kind).to_lowercase();
+        let kind = awaited_word(awaited.kind);
         let name = awaited.name.as_ref().map(|name| format!(" {}", escape::text(name.as_str()))).unwrap_or_default();
         let child = awaited.child.as_ref().map(|child| format!(" ({})", escape::text(child.as_str()))).unwrap_or_default();
         let until = awaited.deadline.map(|deadline| format!(", {}", time::until(deadline, awaited.since))).unwrap_or_default();

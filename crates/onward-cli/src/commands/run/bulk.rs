@@ -1,19 +1,18 @@
 //! `onward run bulk`: applies one action to all runs that match a filter, in batches.
 
 use std::io::IsTerminal;
-use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use onward_core::Timestamp;
 use onward_core::api::{BulkRequest, BulkVerb, RefusedRun};
 use onward_store::{Clock, SystemClock};
 
 use super::filter::FilterArgs;
-use crate::args::Global;
+use crate::args::{Global, one_of};
 use crate::connection::Connection;
-use crate::error::{FAILURE, Mistake};
-use crate::output::{escape, print, print_json, say};
+use crate::error::{Exit, FAILURE, Mistake};
+use crate::output::{escape, say};
 
 /// Runs per batch.
 const BATCH: usize = 200;
@@ -21,7 +20,8 @@ const BATCH: usize = 200;
 #[derive(Debug, Args)]
 pub struct BulkArgs {
     /// Action for each run
-    verb: Verb,
+    #[arg(value_parser = one_of(&BulkVerb::ALL, BulkVerb::as_str))]
+    verb: BulkVerb,
     #[command(flatten)]
     filter: FilterArgs,
     /// Select every run
@@ -44,74 +44,41 @@ pub struct BulkArgs {
     include_outcome_unknown: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Verb {
-    Cancel,
-    Terminate,
-    Pause,
-    Resume,
-    Retry,
-    Delete,
-}
-
-impl From<Verb> for BulkVerb {
-    fn from(verb: Verb) -> BulkVerb {
-        match verb {
-            Verb::Cancel => BulkVerb::Cancel,
-            Verb::Terminate => BulkVerb::Terminate,
-            Verb::Pause => BulkVerb::Pause,
-            Verb::Resume => BulkVerb::Resume,
-            Verb::Retry => BulkVerb::Retry,
-            Verb::Delete => BulkVerb::Delete,
-        }
-    }
-}
-
-pub async fn execute(args: BulkArgs, global: &Global) -> Result<ExitCode> {
-    let verb = BulkVerb::from(args.verb);
+pub async fn execute(args: BulkArgs, global: &Global) -> Result<()> {
     let filter = args.filter.query(global.namespace()?, BATCH)?;
     let Timestamp(now) = SystemClock.now();
     let bulk_id = args.bulk_id.unwrap_or_else(|| format!("bulk_{now:x}{:x}", std::process::id()));
     let include_outcome_unknown = args.include_outcome_unknown;
     let (all, reason) = (args.all, args.reason);
-    let word = verb.as_str().to_owned();
-    let bulk = BulkRequest { verb: word, filter, all, dry_run: true, bulk_id, reason, include_outcome_unknown };
+    let verb = args.verb.as_str().to_owned();
+    let bulk = BulkRequest { verb, filter, all, dry_run: true, bulk_id, reason, include_outcome_unknown };
     let count = Connection::to_read(global)?.execute_bulk(bulk.clone()).await?;
     if args.dry_run {
-        return show_count(global, &bulk, count.matched, &count.sample.iter().map(|id| id.as_str()).collect::<Vec<_>>());
+        let sample = &count.sample;
+        let document = serde_json::json!({"verb": bulk.verb, "matched": count.matched, "sample": sample});
+        let lines = sample.iter().map(|id| format!("\n  {}", escape::text(id.as_str())));
+        let text = || format!("{} would apply to {} runs{}", bulk.verb, count.matched, lines.collect::<String>());
+        return global.show(&document, text);
     }
-    if !args.yes && !agreed(verb, count.matched)? {
-        return Ok(ExitCode::FAILURE);
+    if !args.yes && !agreed(&bulk.verb, count.matched)? {
+        return Err(Exit(FAILURE).into());
     }
     all_batches(&Connection::to_write(global)?, BulkRequest { dry_run: false, ..bulk }, count.matched, global).await
 }
 
-fn show_count(global: &Global, bulk: &BulkRequest, matched: u64, sample: &[&str]) -> Result<ExitCode> {
-    if global.json {
-        print_json(&serde_json::json!({"verb": bulk.verb, "matched": matched, "sample": sample}))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    print(&format!("{} would apply to {matched} runs", bulk.verb))?;
-    for id in sample {
-        print(&format!("  {}", escape::text(id)))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// Asks for confirmation at the terminal. Fails without a terminal.
-fn agreed(verb: BulkVerb, matched: u64) -> Result<bool> {
+fn agreed(verb: &str, matched: u64) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
-        let hint = Some("check with `--dry-run`, then confirm with `--yes`".to_owned());
-        let message = format!("{} of {matched} runs was not confirmed", verb.as_str());
-        return Err(Mistake { code: "not_confirmed", message, hint, exit: FAILURE }.into());
+        let hint = "check with `--dry-run`, then confirm with `--yes`";
+        return Err(Mistake::new("not_confirmed", format!("{verb} of {matched} runs was not confirmed"), Some(hint)).into());
     }
-    say(&format!("{} {matched} runs? Type yes to continue:", verb.as_str()));
+    say(&format!("{verb} {matched} runs? Type yes to continue:"));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     Ok(line.trim() == "yes")
 }
 
-async fn all_batches(connection: &Connection, mut bulk: BulkRequest, matched: u64, global: &Global) -> Result<ExitCode> {
+async fn all_batches(connection: &Connection, mut bulk: BulkRequest, matched: u64, global: &Global) -> Result<()> {
     let (mut done, mut refused, mut seen) = (0, Vec::new(), 0);
     loop {
         let batch = connection.execute_bulk(bulk.clone()).await?;
@@ -123,13 +90,7 @@ async fn all_batches(connection: &Connection, mut bulk: BulkRequest, matched: u6
         bulk.filter.cursor = batch.next;
         say(&format!("{seen} of {matched} (if interrupted, continue with --bulk-id {})", bulk.bulk_id));
     }
-    if global.json {
-        print_json(&serde_json::json!({"bulk_id": bulk.bulk_id, "done": done, "refused": refused}))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    print(&format!("{}: {done} runs, {} refused", bulk.verb, refused.len()))?;
-    for RefusedRun { run, code } in &refused {
-        print(&format!("  {} {code}", escape::text(run.as_str())))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let document = serde_json::json!({"bulk_id": bulk.bulk_id, "done": done, "refused": refused});
+    let lines = refused.iter().map(|RefusedRun { run, code }| format!("\n  {} {code}", escape::text(run.as_str())));
+    global.show(&document, || format!("{}: {done} runs, {} refused{}", bulk.verb, refused.len(), lines.collect::<String>()))
 }

@@ -2,15 +2,13 @@
 //!
 //! Each run is deleted separately: a refusal of one does not affect the others.
 
-use std::process::ExitCode;
-
 use anyhow::{Context, Result};
 use clap::Args;
 use onward_core::api::ReasonRequest;
 
 use crate::args::Global;
 use crate::connection::Connection;
-use crate::error::print_one;
+use crate::error::{Exit, print_one};
 use crate::output::document::Deleted;
 use crate::output::{Progress, escape, print, print_json};
 
@@ -24,7 +22,7 @@ pub struct DeleteArgs {
     reason: String,
 }
 
-pub async fn execute(args: DeleteArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: DeleteArgs, global: &Global) -> Result<()> {
     let ids = read_ids(&args.ids)?;
     let connection = Connection::to_write(global)?;
     let mut progress = Progress::new("runs deleted", !global.json);
@@ -52,7 +50,7 @@ pub async fn execute(args: DeleteArgs, global: &Global) -> Result<ExitCode> {
     if global.json {
         print_json(&Deleted { deleted, refused })?;
     }
-    Ok(exit.map_or(ExitCode::SUCCESS, ExitCode::from))
+    exit.map_or(Ok(()), |code| Err(Exit(code).into()))
 }
 
 fn read_ids(ids: &[String]) -> Result<Vec<String>> {

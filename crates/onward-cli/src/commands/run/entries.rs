@@ -1,11 +1,10 @@
 //! `onward run entries`: prints the conversation of an agent.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Args;
 use onward_core::api::{EntriesRequest, EntryPage, EntryQuery};
 use onward_core::conversation::EntryCursor;
+use onward_core::{Name, Payload};
 use onward_runtime::RuntimeError;
 use onward_store::StoreError;
 
@@ -29,7 +28,7 @@ pub struct EntriesArgs {
     leaf: Option<String>,
 }
 
-pub async fn execute(args: EntriesArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: EntriesArgs, global: &Global) -> Result<()> {
     let cursor = |text: &String| -> Result<EntryCursor, RuntimeError> {
         text.parse().map_err(|_| StoreError::CursorInvalid { cursor: text.clone() }.into())
     };
@@ -39,12 +38,11 @@ pub async fn execute(args: EntriesArgs, global: &Global) -> Result<ExitCode> {
     let query = EntryQuery { leaf, before, limit: args.limit as usize };
     let page = connection.read_entries(EntriesRequest { run: key.clone(), query }).await?;
     if global.json {
-        print_json(&Entries::new(&key.id, &page))?;
-        return Ok(ExitCode::SUCCESS);
+        return print_json(&Entries::new(&key.id, &page));
     }
     if page.entries.is_empty() && page.pending.is_empty() {
         say("no entries");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     print(&page_text(&page))?;
     if let Some(before) = page.before {
@@ -53,23 +51,23 @@ pub async fn execute(args: EntriesArgs, global: &Global) -> Result<ExitCode> {
     if let Some(depth) = page.depth {
         say(&format!("entries in the conversation: {depth}"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Formats the entries with their roles, oldest first.
 fn page_text(page: &EntryPage) -> String {
     let style = Style::stdout();
     let mut text = String::new();
+    let mut add = |role: &Name, beside: String, content: &Payload| {
+        let (role, beside) = (style.bold(&escape::text(role.as_str())), style.dim(&beside));
+        text += &format!("{role}  {beside}\n{}", entry_text::indented(content));
+    };
     for entry in &page.entries {
         let mark = if entry.is_abandoned { " (abandoned)" } else { "" };
-        let beside = style.dim(&format!("{}  {}{mark}", entry.id, time::ago(entry.at, time::now())));
-        text +=
-            &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), entry_text::indented(&entry.content));
+        add(&entry.role, format!("{}  {}{mark}", entry.id, time::ago(entry.at, time::now())), &entry.content);
     }
     for entry in &page.pending {
-        let beside = style.dim(&format!("waits for the next turn  {}", time::ago(entry.at, time::now())));
-        text +=
-            &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), entry_text::indented(&entry.content));
+        add(&entry.role, format!("waits for the next turn  {}", time::ago(entry.at, time::now())), &entry.content);
     }
     text
 }

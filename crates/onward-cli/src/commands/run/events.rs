@@ -1,7 +1,5 @@
 //! `onward run events`: prints the log of a run, once or as it grows.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Args;
 use onward_core::{Event, Index, Record, RunKey, Timestamp};
@@ -44,11 +42,11 @@ pub struct AttachArgs {
     from: u64,
 }
 
-pub async fn attach(args: AttachArgs, global: &Global) -> Result<ExitCode> {
+pub async fn attach(args: AttachArgs, global: &Global) -> Result<()> {
     execute(EventsArgs { id: args.id, from: args.from, generation: None, all_generations: false, follow: true }, global).await
 }
 
-pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: EventsArgs, global: &Global) -> Result<()> {
     let connection = Connection::to_read(global)?;
     let key = connection.key(&args.id)?;
     let head = connection.read_head(key.clone()).await?;
@@ -66,7 +64,7 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
         let page = log.next_page().await?;
         if page.is_empty() {
             if !args.follow || !log.goes_on() || (head.external.is_some() && log.is_closed().await?) {
-                return Ok(ExitCode::SUCCESS);
+                return Ok(());
             }
             watch.changed().await?;
         }

@@ -1,9 +1,10 @@
 //! The filter of commands that select runs, and parsing of attributes.
 
 use clap::Args;
-use clap::builder::PossibleValue;
 use onward_core::api::RunQuery;
 use onward_core::{Attribute, AttributeMatch, AttributeValue, Name, NameError, Namespace, Status};
+
+use crate::args::one_of;
 
 #[derive(Debug, Args)]
 pub struct FilterArgs {
@@ -14,8 +15,8 @@ pub struct FilterArgs {
     #[arg(long)]
     version: Vec<String>,
     /// Select runs with this status (repeatable)
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
-    status: Vec<WantedStatus>,
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = one_of(Status::ALL, Status::as_str))]
+    status: Vec<Status>,
     /// Select runs with this attribute value (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
     attr: Vec<String>,
@@ -28,7 +29,7 @@ impl FilterArgs {
             namespace,
             kind: self.kind.as_deref().map(Name::new).transpose()?,
             versions: self.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
-            statuses: self.status.iter().map(|status| status.0).collect(),
+            statuses: self.status.clone(),
             attributes: self.attr.iter().map(wanted).collect::<Result<_, _>>()?,
             limit,
             ..RunQuery::default()
@@ -48,29 +49,6 @@ pub fn attribute(text: &str) -> Result<Attribute, NameError> {
 fn split(text: &str) -> Result<(Name, &str), NameError> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     Ok((Name::new(name)?, value))
-}
-
-#[derive(Debug, Clone, Copy)]
-struct WantedStatus(Status);
-
-impl clap::ValueEnum for WantedStatus {
-    fn value_variants<'a>() -> &'a [Self] {
-        use Status::*;
-        &[
-            WantedStatus(Pending),
-            WantedStatus(Running),
-            WantedStatus(Waiting),
-            WantedStatus(Paused),
-            WantedStatus(Completed),
-            WantedStatus(Failed),
-            WantedStatus(Canceled),
-            WantedStatus(Terminated),
-        ]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.as_str()))
-    }
 }
 
 #[cfg(test)]

@@ -1,18 +1,15 @@
-//! `onward run list`: lists runs, newest first, one page or all.
-
-use std::process::ExitCode;
+//! `onward run list`, `children` and `deleted`: lists of runs, newest first, one page or all.
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::api::{RunList, RunQuery};
+use onward_core::api::{ChildrenQuery, DeletedQuery, DeletedReply, RunList, RunQuery};
 use onward_core::{RunHead, Status};
-use onward_runtime::RuntimeError;
 
 use super::filter::FilterArgs;
 use crate::args::Global;
 use crate::connection::Connection;
-use crate::output::document::{Partly, Run, Runs};
-use crate::output::{Cell, Progress, Style, TextTable, json_line, print, print_json, say, say_missing, time};
+use crate::output::document::{DeletedRuns, Partly, Run, Runs};
+use crate::output::{Cell, Progress, Style, TextTable, cells, json_line, print, say, say_missing, time};
 
 /// Page size: the maximum of a server.
 const PAGE: usize = 1_000;
@@ -32,31 +29,60 @@ pub struct RunListArgs {
     all: bool,
 }
 
-pub async fn execute(args: RunListArgs, global: &Global) -> Result<ExitCode> {
+#[derive(Debug, Args)]
+pub struct ChildrenArgs {
+    /// Run id
+    id: String,
+    /// Maximum number of runs
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+    /// Continue after this cursor of the previous page
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct DeletedArgs {
+    /// Show only runs with this id
+    id: Option<String>,
+    /// Maximum number of runs
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+}
+
+pub async fn list(args: RunListArgs, global: &Global) -> Result<()> {
     let connection = Connection::to_read(global)?;
-    let query = RunQuery { partly: true, ..query(&args, &connection)? };
+    let limit = if args.all { PAGE } else { args.limit as usize };
+    let filter = args.filter.query(connection.namespace.clone(), limit).map_err(onward_runtime::RuntimeError::from)?;
+    let query = RunQuery { cursor: args.cursor, partly: true, ..filter };
     let missing = match (args.all, global.json) {
         (true, true) => print_all_json(&connection, query).await?,
         (true, false) => print_all(&connection, query).await?,
-        (false, true) => {
-            let page = page(&connection, query).await?;
-            let runs = Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() };
-            print_json(&Partly::new(runs, page.missing.clone()))?;
-            page.missing
-        }
-        (false, false) => {
-            let page = page(&connection, query).await?;
-            print_page(&page, ", or --all")?;
-            page.missing
-        }
+        (false, _) => return show_page(&page(&connection, query).await?, ", or --all", global),
     };
     say_missing(&missing);
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn query(args: &RunListArgs, connection: &Connection) -> Result<RunQuery, RuntimeError> {
-    let limit = if args.all { PAGE } else { args.limit as usize };
-    Ok(RunQuery { cursor: args.cursor.clone(), ..args.filter.query(connection.namespace.clone(), limit)? })
+pub async fn children(args: ChildrenArgs, global: &Global) -> Result<()> {
+    let connection = Connection::to_read(global)?;
+    let (limit, cursor) = (args.limit as usize, args.cursor);
+    let query = ChildrenQuery { limit, cursor, partly: true, ..connection.key(&args.id)?.into() };
+    show_page(&connection.list_children(query).await?, "", global)
+}
+
+/// Lists runs that were deleted on request, with their reasons.
+pub async fn deleted(args: DeletedArgs, global: &Global) -> Result<()> {
+    let connection = Connection::to_read(global)?;
+    let run = args.id.as_deref().map(|id| connection.key(id)).transpose()?;
+    let query = DeletedQuery { namespace: connection.namespace.clone(), run, limit: args.limit as usize, partly: true };
+    let DeletedReply { runs, missing } = connection.list_deleted(query).await?;
+    say_missing(&missing);
+    let mut table = TextTable::new(&["ID", "KIND", "DELETED", "REASON"]);
+    for run in &runs {
+        table.row(cells![run.key.id, run.kind, time::ago(run.deleted_at, time::now()), run.reason]);
+    }
+    global.show_table(&Partly::new(DeletedRuns::from(&*runs), missing), table, "no deleted runs")
 }
 
 /// Reads pages until the limit of the query is reached.
@@ -89,14 +115,7 @@ fn table() -> TextTable {
 fn add(table: &mut TextTable, head: &RunHead) {
     let now = time::now();
     let (created, changed) = (time::ago(head.created_at, now), time::ago(head.updated_at, now));
-    table.row(vec![
-        head.key.id.as_str().into(),
-        head.kind.as_str().into(),
-        status_cell(head.status),
-        head.next_index.0.to_string().into(),
-        created.into(),
-        changed.into(),
-    ]);
+    table.row(cells![head.key.id, head.kind, status_cell(head.status), head.next_index.0, created, changed]);
 }
 
 pub fn status_cell(status: Status) -> Cell {
@@ -109,18 +128,16 @@ pub fn status_cell(status: Status) -> Cell {
     }
 }
 
-/// Prints a page as a table. `others` names other ways to see more runs.
-pub fn print_page(page: &RunList, others: &str) -> Result<()> {
-    if page.runs.is_empty() {
-        say("no runs");
-        return Ok(());
-    }
+/// Prints a page. `others` names other ways to see more runs.
+fn show_page(page: &RunList, others: &str, global: &Global) -> Result<()> {
     let mut table = table();
     page.runs.iter().for_each(|head| add(&mut table, head));
-    print(&table.take())?;
-    if let Some(next) = &page.next {
+    let runs = Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() };
+    global.show_table(&Partly::new(runs, page.missing.clone()), table, "no runs")?;
+    if let Some(next) = page.next.as_ref().filter(|_| !global.json && !page.runs.is_empty()) {
         say(&format!("for more runs: --cursor {next}{others}"));
     }
+    say_missing(&page.missing);
     Ok(())
 }
 

@@ -1,18 +1,15 @@
 //! `onward run retry`, `fork` and `reset`: continue from a copy of a log.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_core::api::{ForkRequest, Restored, RetryRequest};
-use onward_core::{Index, Name, RunId, Timestamp};
-use onward_store::{Clock, SystemClock};
+use onward_core::{Index, Name, RunId};
 
 use crate::args::Global;
 use crate::connection::Connection;
-use crate::new_id::random_u64;
+use crate::new_id;
 use crate::output::document::{Run, StartedRun};
-use crate::output::{escape, print, print_json};
+use crate::output::escape;
 
 #[derive(Debug, Args)]
 pub struct RetryArgs {
@@ -27,12 +24,6 @@ pub struct RetryArgs {
     /// Also retry calls that failed with outcome_unknown, although they may have had their effect
     #[arg(long)]
     include_outcome_unknown: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum LaterSignals {
-    Keep,
-    Drop,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
@@ -54,8 +45,8 @@ struct CopyArgs {
     #[arg(long)]
     generation: Option<u32>,
     /// Signals received after the copied part
-    #[arg(long, default_value = "keep")]
-    signals: LaterSignals,
+    #[arg(long, default_value = "keep", value_parser = ["keep", "drop"])]
+    signals: String,
     /// Children without a result in the copied part
     #[arg(long)]
     children: Option<Children>,
@@ -88,37 +79,37 @@ pub struct ResetArgs {
     copy: CopyArgs,
 }
 
-pub async fn retry(args: RetryArgs, global: &Global) -> Result<ExitCode> {
+pub async fn retry(args: RetryArgs, global: &Global) -> Result<()> {
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let request_id = args.request_id.unwrap_or_else(|| format!("request_{}", unique()));
+    let request_id = args.request_id.unwrap_or_else(new_id::unique);
     let (reason, include_outcome_unknown) = (args.reason, args.include_outcome_unknown);
     let retry = RetryRequest { run: key, request_id, reason, include_outcome_unknown };
     let restored = connection.retry_run(retry).await?;
     answer(global, &args.id, "continues as generation", &restored, &restored.head.generation.to_string())
 }
 
-pub async fn fork(args: ForkArgs, global: &Global) -> Result<ExitCode> {
+pub async fn fork(args: ForkArgs, global: &Global) -> Result<()> {
     copy(args.copy, args.from, false, global).await
 }
 
-pub async fn reset(args: ResetArgs, global: &Global) -> Result<ExitCode> {
+pub async fn reset(args: ResetArgs, global: &Global) -> Result<()> {
     copy(args.copy, args.to, true, global).await
 }
 
-async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Global) -> Result<ExitCode> {
+async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Global) -> Result<()> {
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
     let fork = ForkRequest {
         id: args.new_id.map(RunId::new).transpose()?,
         generation: args.generation,
         index: index.map(Index),
-        drop_signals: args.signals == LaterSignals::Drop,
+        drop_signals: args.signals == "drop",
         restart_children: args.children.map_or(is_reset, |children| children == Children::Restart),
         version: args.version.map(Name::new).transpose()?,
         reason: args.reason,
         include_outcome_unknown: args.include_outcome_unknown,
-        ..ForkRequest::new(key, random_u64())
+        ..ForkRequest::new(key, new_id::random_u64())
     };
     let restored = match is_reset {
         true => connection.reset_run(fork).await?,
@@ -128,17 +119,8 @@ async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Globa
     answer(global, &args.id, what, &restored, restored.head.key.id.as_str())
 }
 
-fn answer(global: &Global, id: &str, what: &str, restored: &Restored, which: &str) -> Result<ExitCode> {
-    if global.json {
-        print_json(&StartedRun { run: Run::from(&restored.head), created: restored.created, signal: None })?;
-        return Ok(ExitCode::SUCCESS);
-    }
+fn answer(global: &Global, id: &str, what: &str, restored: &Restored, which: &str) -> Result<()> {
+    let document = StartedRun { run: Run::from(&restored.head), created: restored.created, signal: None };
     let note = if restored.created { "; the run continues when a worker is available" } else { " by an earlier request" };
-    print(&format!("{} {what} {}{note}", escape::text(id), escape::text(which)))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn unique() -> String {
-    let Timestamp(now) = SystemClock.now();
-    format!("{now:012x}{:016x}", random_u64())
+    global.show(&document, || format!("{} {what} {}{note}", escape::text(id), escape::text(which)))
 }

@@ -1,7 +1,5 @@
 //! `onward run show`: one run as text.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Args;
 use onward_core::event::{PauseReason, RunPaused};
@@ -19,8 +17,7 @@ use crate::commands::spend;
 use crate::connection::Connection;
 use crate::directory::shell_word;
 use crate::output::document::View;
-use crate::output::{Cell, Style, TextTable, count, escape, preview, print, print_json, time};
-use crate::stopping;
+use crate::output::{Cell, Style, TextTable, cells, count, escape, preview, print, print_json, stop_text, time};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -28,7 +25,7 @@ pub struct ShowArgs {
     id: String,
 }
 
-pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
+pub async fn execute(args: ShowArgs, global: &Global) -> Result<()> {
     let connection = Connection::to_read(global)?;
     let key = connection.key(&args.id)?;
     let view = connection.read_run(key.clone()).await?;
@@ -37,12 +34,10 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     let pending = view.head.status == Status::Pending && !connection.is_directory;
     let why = if pending { connection.read_pending_reason(key).await?.why } else { None };
     if global.json {
-        print_json(&View::from(&view).with(&blocked_on, why))?;
-        return Ok(ExitCode::SUCCESS);
+        return print_json(&View::from(&view).with(&blocked_on, why));
     }
     let blocked = blocked_on::sentences(&connection, &blocked_on).await;
-    print(&tell(&view, tree_of(&connection, &view).await?.as_ref(), why, &blocked, time::now()))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(print(&tell(&view, tree_of(&connection, &view).await?.as_ref(), why, &blocked, time::now()))?)
 }
 
 /// Reads the spend of the run's tree.
@@ -93,7 +88,7 @@ fn format_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingRe
         add("waits for", if why == Some(PendingReason::Queued) { "a worker with free capacity".into() } else { worker.into() });
     }
     if let Some(stop) = view.agent_stop() {
-        add("stopped", stopping::words(stop).into());
+        add("stopped", stop_text(stop).into());
     }
     if head.generation > 0 {
         add("generation", format!("{} (the first is 0)", head.generation).into());
@@ -150,12 +145,13 @@ fn format_awaiting(awaiting: &[Awaited], now: Timestamp) -> String {
     for awaited in awaiting {
         let child = awaited.child.as_ref().map(|child| format!(" ({child})")).unwrap_or_default();
         let name = awaited.name.as_ref().map_or("", |name| name.as_str());
-        table.row(vec![
-            kind(awaited.kind).into(),
-            format!("{name}{child}").into(),
-            time::ago(awaited.since, now).into(),
-            awaited.deadline.map(|deadline| time::until(deadline, now)).unwrap_or_default().into(),
-            awaited.id.as_str().into(),
+        let deadline = awaited.deadline.map(|deadline| time::until(deadline, now)).unwrap_or_default();
+        table.row(cells![
+            awaited_word(awaited.kind),
+            format!("{name}{child}"),
+            time::ago(awaited.since, now),
+            deadline,
+            awaited.id
         ]);
     }
     let mut out = table.take();
@@ -166,22 +162,15 @@ fn format_awaiting(awaiting: &[Awaited], now: Timestamp) -> String {
     out
 }
 
-fn kind(kind: AwaitedKind) -> &'static str {
-    match kind {
-        AwaitedKind::Signal => "signal",
-        AwaitedKind::Approval => "approval",
-        AwaitedKind::Promise => "promise",
-        AwaitedKind::Timer => "timer",
-        AwaitedKind::Task => "task",
-        AwaitedKind::Child => "child",
-        AwaitedKind::Update => "update",
-    }
+/// Returns the word for what is awaited.
+pub fn awaited_word(kind: AwaitedKind) -> String {
+    format!("{kind:?}").to_lowercase()
 }
 
 fn format_state(view: &RunView) -> String {
     let mut table = TextTable::bare(2).indent("  ").wraps();
     for (key, value) in &view.state {
-        table.row(vec![key.as_str().into(), preview(value).into()]);
+        table.row(cells![key, preview(value)]);
     }
     table.take()
 }
@@ -189,7 +178,7 @@ fn format_state(view: &RunView) -> String {
 fn format_undelivered(view: &RunView) -> String {
     let mut table = TextTable::new(&["EVENT", "SIGNAL", "PAYLOAD"]).indent("  ");
     for signal in &view.undelivered {
-        table.row(vec![signal.index.to_string().into(), signal.name.as_str().into(), preview(&signal.payload).into()]);
+        table.row(cells![signal.index, signal.name, preview(&signal.payload)]);
     }
     table.take()
 }
@@ -197,46 +186,32 @@ fn format_undelivered(view: &RunView) -> String {
 fn format_outcome(outcome: &Result<onward_core::Payload, Failure>) -> String {
     let mut table = TextTable::bare(2).indent("  ").wraps();
     match outcome {
-        Ok(output) => table.row(vec!["output".into(), whole(output).into()]),
-        Err(failure) => format_failure(&mut table, failure),
+        Ok(output) => table.row(cells!["output", format!("{output:?}")]),
+        Err(failure) => {
+            table.row(cells!["code", failure.code]);
+            table.row(cells!["message", failure.message]);
+            failure.causes.iter().for_each(|cause| table.row(cells!["cause", cause]));
+            failure.diagnosis.iter().for_each(|diagnosis| table.row(cells!["diagnosis", diagnosis]));
+            failure.details.iter().for_each(|details| table.row(cells!["details", format!("{details:?}")]));
+        }
     }
     table.take()
-}
-
-fn format_failure(table: &mut TextTable, failure: &Failure) {
-    table.row(vec!["code".into(), failure.code.as_str().into()]);
-    table.row(vec!["message".into(), failure.message.as_str().into()]);
-    for cause in &failure.causes {
-        table.row(vec!["cause".into(), cause.into()]);
-    }
-    if let Some(diagnosis) = &failure.diagnosis {
-        table.row(vec!["diagnosis".into(), diagnosis.as_str().into()]);
-    }
-    if let Some(details) = &failure.details {
-        table.row(vec!["details".into(), whole(details).into()]);
-    }
-}
-
-fn whole(payload: &onward_core::Payload) -> String {
-    format!("{payload:?}")
 }
 
 /// Formats why the run is paused. A divergence shows the recorded and the attempted call.
 pub fn format_pause(pause: &RunPaused) -> String {
     let mut table = TextTable::bare(2).indent("  ").wraps();
-    table.row(vec!["why".into(), reason(pause).into()]);
+    table.row(cells!["why", reason(pause)]);
     // The message of a divergence only summarizes its report.
     if !pause.message.is_empty() && pause.divergence.is_none() {
-        table.row(vec!["message".into(), pause.message.as_str().into()]);
+        table.row(cells!["message", pause.message]);
     }
     if let Some(report) = &pause.divergence {
-        table.row(vec!["at event".into(), report.index.to_string().into()]);
-        table.row(vec!["recorded".into(), Cell::new(&report.recorded).paint(Style::green)]);
-        table.row(vec!["attempted".into(), Cell::new(&report.asked).paint(Style::red)]);
-        if let Some(nearest) = &report.nearest {
-            table.row(vec!["last match".into(), nearest.into()]);
-        }
-        table.row(vec!["hint".into(), report.hint.as_str().into()]);
+        table.row(cells!["at event", report.index]);
+        table.row(cells!["recorded", Cell::new(&report.recorded).paint(Style::green)]);
+        table.row(cells!["attempted", Cell::new(&report.asked).paint(Style::red)]);
+        report.nearest.iter().for_each(|nearest| table.row(cells!["last match", nearest]));
+        table.row(cells!["hint", report.hint]);
     }
     table.take()
 }

@@ -1,23 +1,23 @@
-//! `onward run start`: starts a run, or returns the existing one with its id.
+//! `onward run start`, which starts a run or returns the existing one with its id, and `onward run wait`.
 
-use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::api::{Signal, StartReply, StartRequest};
-use onward_core::{Name, Payload, RunKey};
+use onward_core::api::{Signal, StartRequest};
+use onward_core::{Name, RunKey};
 use onward_runtime::RuntimeError;
 
 use super::filter::attribute;
-use super::payload::read_payload;
-use super::wait::{Patience, wait};
-use crate::args::Global;
-use crate::budget;
+use crate::args::{Global, read_optional_payload, read_payload};
 use crate::connection::Connection;
-use crate::error::Mistake;
-use crate::new_id;
-use crate::output::document::{Receipt, Run, StartedRun};
+use crate::error::{Exit, Mistake, RUN_FAILED};
+use crate::output::document::{Outcome, Receipt, Run, StartedRun};
 use crate::output::{escape, print, print_json, say};
+use crate::{budget, new_id};
+
+/// Minimum timeout, so that `--timeout 0` still finds an existing result.
+const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub struct StartArgs {
@@ -48,29 +48,59 @@ pub struct StartArgs {
     patience: Patience,
 }
 
-pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// Run id
+    id: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+#[derive(Debug, Args)]
+pub struct Patience {
+    /// Give up after this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+}
+
+impl Patience {
+    /// Awaits `work`; returns `None` after the timeout.
+    pub async fn or_none<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        match self.timeout {
+            None => Some(work.await),
+            Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds).max(LOOK), work).await.ok(),
+        }
+    }
+}
+
+pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
     let name = |text: &str| Name::new(text).map_err(RuntimeError::from);
     let (kind, version) = (name(&args.kind)?, args.code_version.as_deref().map(name).transpose()?);
-    let input = args.input.as_deref().map_or(Ok(Payload::null()), read_payload)?;
+    let input = read_optional_payload(args.input.as_deref())?;
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
     let budget = budget::parse(&args.budget)?;
     let connection = Connection::to_write(global)?;
     if args.wait && connection.is_directory {
-        return Err(nobody_works().into());
+        let message = "`--wait` needs a server: this command locks the directory, so no worker can run";
+        let hint = "set `--server`, or omit `--wait` and use `onward run wait` while a worker runs";
+        return Err(Mistake::usage("usage", message, hint).into());
     }
     let key = connection.key(&args.id.unwrap_or_else(new_id::run))?;
     let seed = new_id::random_u64();
     let start = StartRequest { run: key.clone(), kind, version, input, seed, signal, attributes, trace: None, budget };
     let started = connection.start_run(start).await?;
+    let id = escape::text(key.id.as_str());
     if !args.wait {
-        tell(&started, &key, global)?;
-        return Ok(ExitCode::SUCCESS);
+        let (run, created) = (Run::from(&started.head), started.created);
+        let signal = started.signal.as_ref().map(|signal| Receipt::new(&key.id, signal));
+        let note = if created { "" } else { " by an earlier request; nothing changed" };
+        return global.show(&StartedRun { run, created, signal }, || format!("{id}: started{note}"));
     }
     if !global.json {
-        say(&format!("started {}", escape::text(key.id.as_str())));
+        say(&format!("started {id}"));
     }
-    wait(&connection, &key, &args.patience, global).await
+    wait_for(&connection, &key, &args.patience, global).await
 }
 
 fn read_signal(text: &str) -> Result<Signal> {
@@ -79,18 +109,28 @@ fn read_signal(text: &str) -> Result<Signal> {
     Ok(Signal { name, payload: read_payload(payload)?, signal_id: None })
 }
 
-fn tell(started: &StartReply, key: &RunKey, global: &Global) -> Result<()> {
-    if global.json {
-        let (run, created) = (Run::from(&started.head), started.created);
-        let signal = started.signal.as_ref().map(|signal| Receipt::new(&key.id, signal));
-        return print_json(&StartedRun { run, created, signal });
-    }
-    let note = if started.created { "" } else { " by an earlier request; nothing changed" };
-    Ok(print(&format!("{}: started{note}", escape::text(key.id.as_str())))?)
+pub async fn wait(args: WaitArgs, global: &Global) -> Result<()> {
+    let connection = Connection::to_read(global)?;
+    let key = connection.key(&args.id)?;
+    wait_for(&connection, &key, &args.patience, global).await
 }
 
-/// Returns the error for `--wait` on a directory, which this process locks, so no worker can run.
-fn nobody_works() -> Mistake {
-    let message = "`--wait` needs a server: this command locks the directory, so no worker can run";
-    Mistake::usage("usage", message, "set `--server`, or omit `--wait` and use `onward run wait` while a worker runs")
+/// Waits for the end of the run. Exits with 0 if it completed, 3 if it did not, 124 after the timeout.
+async fn wait_for(connection: &Connection, key: &RunKey, patience: &Patience, global: &Global) -> Result<()> {
+    connection.read_head(key.clone()).await?; // a missing run is an error even with `--timeout 0`
+    let Some(outcome) = patience.or_none(connection.outcome(key)).await else {
+        let hint = "the run is not affected; see what it waits for with `onward run show`";
+        return Err(Mistake::new("wait_timed_out", format!("run {key} has not ended"), Some(hint)).into());
+    };
+    match &outcome? {
+        outcome if global.json => {
+            print_json(&Outcome::from(outcome))?;
+            if outcome.is_ok() { Ok(()) } else { Err(Exit(RUN_FAILED).into()) }
+        }
+        Ok(output) => Ok(print(&escape::text(&format!("{output:?}")))?),
+        Err(failure) => {
+            let message = format!("run {key} failed: [{}] {failure}", failure.code);
+            Err(Mistake::new("run_failed", message, None).into())
+        }
+    }
 }

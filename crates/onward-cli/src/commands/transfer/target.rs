@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use onward::HttpClient;
 use onward_core::RunId;
+use onward_core::api::RefusedRun;
 use onward_core::transfer::{self, ExportedRun};
 use onward_runtime::Runtime;
 use serde::{Deserialize, Serialize};
@@ -23,12 +24,6 @@ pub struct ImportResult {
     pub created: Vec<RunId>,
     pub unchanged: Vec<RunId>,
     pub refused: Vec<RefusedRun>,
-}
-
-#[derive(Serialize, Deserialize)]
-pub struct RefusedRun {
-    pub run: RunId,
-    pub code: String,
 }
 
 /// The target; opened with the first runs, so that an invalid file creates nothing.

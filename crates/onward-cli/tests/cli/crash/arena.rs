@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::judge::Judge;
-use crate::kit::onward;
+use crate::torture::{TortureWorker, Work};
 
 /// Timeout of a process that is not killed.
 const LIFE_MAX: Duration = Duration::from_secs(600);
@@ -79,9 +79,8 @@ impl Arena {
     }
 
     fn spawn(&self, failpoint: Option<&str>) -> Child {
-        let mut command = onward();
-        command.args(["torture-worker", "--runs", &self.runs.to_string(), "--large", &self.large.to_string()]);
-        command.arg("--data").arg(self.path("data")).arg("--side").arg(self.path("side"));
+        let load = Work::Load { directory: self.path("data"), runs: self.runs, large: self.large };
+        let mut command = TortureWorker::new(load, self.path("side")).command();
         if let Some(failpoint) = failpoint {
             command.env("ONWARD_FAILPOINT", failpoint);
         }

@@ -1,4 +1,4 @@
-//! The real binary, killed at every failpoint and at random times, until all of its work is done.
+//! A worker process, killed at every failpoint and at random times, until all of its work is done.
 //!
 //! After every kill, [`judge`] compares the logs on disk with the executions and acknowledgements in the side file. The default
 //! run is short. `ONWARD_TORTURE_MINUTES=n` sets the length of the random part, `ONWARD_TORTURE_SEED=n` repeats one.

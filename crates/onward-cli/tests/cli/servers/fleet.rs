@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use onward_testkit::WrongClock;
 
 use crate::kit::onward;
+use crate::torture::{TortureWorker, Work};
 
 /// Delay before a restart: a server does not start while its database is down.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -38,10 +39,8 @@ impl Fleet {
             server.env("ONWARD_SERVER__LEASE", format!("{}s", LEASE.as_secs())).env("ONWARD_LOG__LEVEL", "warn");
             clock.set(&mut server, CLOCKS[number % CLOCKS.len()]);
             servers.push(Process::new(format!("server-{number}"), server, directory));
-            let mut worker = onward();
-            worker.args(["torture-worker", "--work-for", &format!("http://127.0.0.1:{port}")]);
-            worker.arg("--side").arg(directory.join("side"));
-            workers.push(Process::new(format!("worker-{number}"), worker, directory));
+            let worker = TortureWorker::new(Work::Server(format!("http://127.0.0.1:{port}")), directory.join("side"));
+            workers.push(Process::new(format!("worker-{number}"), worker.command(), directory));
         }
         Fleet { servers, workers, _clock: clock }
     }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::classify;
 use crate::error::{CallError, Cause};
-use crate::formats::draft::{CallDraft, ReplyDraft};
+use crate::formats::response::{CallDraft, ReplyDraft};
 use crate::message::{Block, ProviderPayload, Reasoning};
 use crate::reply::{StopReason, Usage};
 use crate::transport::json::{JsonText, Object};

@@ -95,8 +95,8 @@ fn user(message: &Message) -> Result<Object, CallError> {
 /// Writes an assistant message. Plain reasoning goes back only within its turn: servers want it with the calls it led to.
 fn assistant(message: &Message, provider: &str, in_turn: bool) -> Object {
     let mut assistant = Object::default().with("role", "assistant");
-    let text: String = message.blocks.iter().filter_map(as_text).collect();
-    let calls: Vec<Object> = message.blocks.iter().filter_map(as_call).map(call).collect();
+    let text: String = message.blocks.iter().filter_map(Block::as_text).collect();
+    let calls: Vec<Object> = message.blocks.iter().filter_map(Block::as_call).map(call).collect();
     for block in &message.blocks {
         match block {
             Block::Reasoning(reasoning) => {
@@ -132,7 +132,7 @@ fn call(call: &ToolCall) -> Object {
 
 /// Writes a tool result. The format has no flag for a failed tool, so the text contains it.
 fn tool_result(result: &ToolResult) -> Object {
-    let text: String = result.blocks.iter().filter_map(as_text).collect();
+    let text: String = result.blocks.iter().filter_map(Block::as_text).collect();
     let content = if result.is_error { format!("error: {text}") } else { text };
     Object::default().with("role", "tool").with("tool_call_id", &result.call_id).with("content", content)
 }
@@ -194,20 +194,6 @@ fn attachment_part(attachment: &Attachment) -> Result<Object, CallError> {
 
 fn text_part(text: &str) -> Object {
     Object::default().with("type", "text").with("text", text)
-}
-
-fn as_text(block: &Block) -> Option<&str> {
-    match block {
-        Block::Text { text, .. } => Some(text),
-        _ => None,
-    }
-}
-
-fn as_call(block: &Block) -> Option<&ToolCall> {
-    match block {
-        Block::ToolCall(call) => Some(call),
-        _ => None,
-    }
 }
 
 fn as_result(block: &Block) -> Option<&ToolResult> {

@@ -48,6 +48,9 @@ fn pasted_lines_are_one_message() {
     assert_eq!(editor.press(b"\x1b[200~a\nb\x1b"), []);
     assert_eq!(editor.press(b"[20"), []);
     assert_eq!(editor.press(b"1~\n"), message("a\nb"));
+    // So may a line end.
+    assert_eq!(editor.press(b"\x1b[200~a\r"), []);
+    assert_eq!(editor.press(b"\nb\rc\x1b[201~\r"), message("a\nb\nc"));
 }
 
 #[test]

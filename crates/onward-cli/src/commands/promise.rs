@@ -1,14 +1,12 @@
 //! `onward promise …`: resolves or rejects a promise by its id.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use onward_core::api::ResolveRequest;
 use onward_core::{Failure, Payload};
 
-use crate::args::Global;
-use crate::commands::run::{answer, read_payload};
+use crate::args::{Global, read_optional_payload};
+use crate::commands::run::answer;
 use crate::connection::Connection;
 use crate::new_id;
 
@@ -49,10 +47,10 @@ pub struct PromiseArgs {
     resolution_id: Option<String>,
 }
 
-pub async fn execute(command: PromiseCommand, global: &Global) -> Result<ExitCode> {
+pub async fn execute(command: PromiseCommand, global: &Global) -> Result<()> {
     match command {
         PromiseCommand::Resolve(args) => {
-            let payload = args.payload.as_deref().map_or(Ok(Payload::null()), read_payload)?;
+            let payload = read_optional_payload(args.payload.as_deref())?;
             settle(args.promise, Ok(payload), global).await
         }
         PromiseCommand::Reject(args) => {
@@ -62,7 +60,7 @@ pub async fn execute(command: PromiseCommand, global: &Global) -> Result<ExitCod
     }
 }
 
-async fn settle(promise: PromiseArgs, result: Result<Payload, Failure>, global: &Global) -> Result<ExitCode> {
+async fn settle(promise: PromiseArgs, result: Result<Payload, Failure>, global: &Global) -> Result<()> {
     let connection = Connection::to_write(global)?;
     let call = connection.call(&promise.id)?;
     let resolution_id = promise.resolution_id.unwrap_or_else(new_id::unique);
