@@ -17,3 +17,14 @@ fn a_wrapper_that_repeats_its_cause_is_told_once() {
     let error = anyhow::Error::from(RuntimeError::Store(StoreError::DiskFull));
     assert_eq!(message(&error), "the disk is full");
 }
+
+#[test]
+fn every_code_with_an_exit_code_of_its_own_is_an_error_code() {
+    for code in EXIT_CODES.iter().flat_map(|(_, codes)| *codes) {
+        assert!(problem::status_of(code).is_some(), "{code}");
+    }
+    assert_eq!(
+        (exit_code("run_not_found"), exit_code("directory_missing"), exit_code("disk_full")),
+        (NOT_FOUND, FAILURE, FAILURE)
+    );
+}
