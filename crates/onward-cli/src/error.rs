@@ -159,7 +159,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "run_not_external"
         | "task_not_quarantined"
         | "signal_lost"
-        | "question_left"
+        | "wait_abandoned"
         | "branch_pending"
         | "id_taken"
         | "key_ended"
