@@ -33,8 +33,7 @@ class Step:
         if done:
             return done["output"]["json"]
         output = {"json": self.function()}
-        new.append({"type": "step_completed", "call_id": call_id, "name": self.name, "input_hash": None, "output": output,
-                    "attempt": 1, "took_ms": 0})
+        new.append({"type": "step_completed", "call_id": call_id, "name": self.name, "output": output})
         return RECORD
 
 
@@ -78,9 +77,8 @@ class Task:
         text = json.dumps(self.input, sort_keys=True)
         input_hash = hashlib.sha256(text.encode()).hexdigest()[:32]
         if not log.request(call_id, "task_scheduled", kind=self.kind, input_hash=input_hash):
-            retry = {"attempts_max": 3, "first_delay_ms": 1000, "growth_percent": 200, "delay_max_ms": 60000}
             new.append({"type": "task_scheduled", "call_id": call_id, "kind": self.kind, "input_hash": input_hash,
-                        "input": {"json": self.input}, "options": {"priority": 0, "retry": retry}})
+                        "input": {"json": self.input}, "options": {"retry": {"attempts_max": 3}}})
             return WAIT
         failed = log.input("task_failed", call_id)
         if failed:
@@ -186,8 +184,7 @@ class Run:
             new = [{"type": "run_suspended", "reason": "settled"}]  # inputs that led to no call
         self.has_unread = False
         commit = {"key": self.key, "generation": self.generation, "epoch": self.epoch, "n": self.next_commit,
-                  "commit_id": random.getrandbits(53), "horizon": len(self.log.events) - 1, "events": new, "waits": waits,
-                  "end_over_unread": False, "is_standing": False, "carries": {"signals": [], "cancel_reason": None}}
+                  "commit_id": str(random.getrandbits(64)), "horizon": len(self.log.events) - 1, "events": new, "waits": waits}
         self.in_flight = {"commit": {"request": next_request(), "commit": commit}}
         return self.in_flight
 
@@ -208,8 +205,8 @@ class Worker:
         self.runs, self.reading, self.out, self.session, self.offer = {}, {}, [], 0, 0
 
     def serve(self):
-        hello = {"protocol": 1, "worker": WORKER, "kinds": [{"kind": "parcel", "versions": [""]}], "task_kinds": ["label"],
-                 "queues": [""], "runs_max": 10, "runs": [], "tasks": [], "sdk": "worker.py", "connection": 1}
+        hello = {"protocol": 1, "worker": WORKER, "kinds": [{"kind": "parcel"}], "task_kinds": ["label"], "runs_max": 10,
+                 "sdk": "worker.py", "connection": 1}
         self.out = [{"hello": hello}]
         wait_ms = 0
         while True:

@@ -1,4 +1,4 @@
-//! Costs of a run apart from its steps: waking, resuming, starting.
+//! Costs of a run apart from its steps: waking, resuming, replaying, starting.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use onward::prelude::*;
+use onward::testing::{Replay, Script};
 use tokio::sync::mpsc;
 
 use crate::Plan;
@@ -111,6 +112,28 @@ pub async fn resume(plan: &Plan) -> Result<()> {
         onward.shutdown().await;
     }
     plan.report("resume.10k_steps_ms", median(times), "ms");
+    Ok(())
+}
+
+async fn many_steps(ctx: Ctx, count: u64) -> onward::Result<u64> {
+    for _ in 0..count {
+        ctx.step("step", async || Ok::<_, Failure>("x".repeat(198))).await?;
+    }
+    Ok(count)
+}
+
+/// Measures how fast code catches up with its log, from memory.
+pub fn replay(plan: &Plan) -> Result<()> {
+    let outcome = Script::new(many_steps, &10_000u64).without_shadow_replay().run();
+    let (log, events) = (outcome.log(), outcome.log().next_index().0);
+    let mut rates = Vec::new();
+    for _ in 0..if plan.quick { 5 } else { 15 } {
+        let start = Instant::now();
+        let replayed = Replay::new("test", log).against(many_steps);
+        replayed.map_err(|report| anyhow::anyhow!("the log diverged: {report:?}"))?;
+        rates.push(events as f64 / start.elapsed().as_secs_f64());
+    }
+    plan.report("replay.events_per_s", median(rates), "1/s");
     Ok(())
 }
 

@@ -12,7 +12,6 @@ mod old;
 mod postgres;
 mod raw;
 mod raw_postgres;
-mod replay;
 mod server;
 mod steps;
 mod suspended;
@@ -27,7 +26,7 @@ use anyhow::{Result, bail};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The measurements to run, and their length.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Plan {
     pub quick: bool,
     json: bool,
@@ -75,15 +74,7 @@ fn round(value: f64) -> f64 {
 }
 
 fn main() -> Result<()> {
-    let mut plan = Plan {
-        quick: false,
-        json: false,
-        only: None,
-        server: false,
-        agents: false,
-        postgres: false,
-        directory: std::env::temp_dir(),
-    };
+    let mut plan = Plan { directory: std::env::temp_dir(), ..Plan::default() };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -148,7 +139,7 @@ async fn measure(plan: &Plan) -> Result<()> {
         timers::embedded(plan).await?;
     }
     if plan.wants("replay") {
-        replay::measure(plan)?;
+        life::replay(plan)?;
     }
     if plan.wants("resume") {
         life::resume(plan).await?;

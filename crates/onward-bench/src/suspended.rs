@@ -1,5 +1,6 @@
 //! Waiting runs: their memory and disk space.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -34,19 +35,23 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-async fn start(onward: &Onward, numbers: std::ops::Range<u64>) -> Result<()> {
-    let mut left: Vec<u64> = numbers.collect();
-    while !left.is_empty() {
-        let batch = left.split_off(left.len().saturating_sub(512));
-        let starts: Vec<_> = batch
-            .into_iter()
-            .map(|number| {
-                let onward = onward.clone();
-                tokio::spawn(async move { onward.start(&WAIT, &number).id(format!("wait-{number}")).await.map(drop) })
-            })
-            .collect();
-        for start in starts {
-            start.await??;
+async fn start(onward: &Onward, numbers: Range<u64>) -> Result<()> {
+    start_all(numbers, |number| {
+        let onward = onward.clone();
+        async move { Ok(onward.start(&WAIT, &number).id(format!("wait-{number}")).await.map(drop)?) }
+    })
+    .await
+}
+
+/// Calls `start` with each number, 512 at a time.
+pub async fn start_all<F>(numbers: Range<u64>, start: impl Fn(u64) -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    for first in numbers.clone().step_by(512) {
+        let batch = first..(first + 512).min(numbers.end);
+        for started in batch.map(|number| tokio::spawn(start(number))).collect::<Vec<_>>() {
+            started.await??;
         }
     }
     Ok(())

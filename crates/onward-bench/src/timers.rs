@@ -13,6 +13,7 @@ use onward_testkit::{Cluster, Settings};
 
 use crate::machine::percentile;
 use crate::server::ServerProcess;
+use crate::suspended::start_all;
 use crate::{Plan, postgres};
 
 const SLEEPER: Workflow<u64, ()> = Workflow::new("sleeper");
@@ -106,20 +107,11 @@ async fn measure<F: Future<Output = Result<(onward::Builder, Option<ServerProces
 }
 
 async fn fall_asleep(onward: &Onward, count: u64, due_at: u64) -> Result<()> {
-    let mut number = 0;
-    while number < count {
-        let end = (number + 512).min(count);
-        let starts: Vec<_> = (number..end)
-            .map(|number| {
-                let onward = onward.clone();
-                tokio::spawn(async move { onward.start(&SLEEPER, &due_at).id(format!("sleeper-{number}")).await.map(drop) })
-            })
-            .collect();
-        for start in starts {
-            start.await??;
-        }
-        number = end;
-    }
+    start_all(0..count, |number| {
+        let onward = onward.clone();
+        async move { Ok(onward.start(&SLEEPER, &due_at).id(format!("sleeper-{number}")).await.map(drop)?) }
+    })
+    .await?;
     loop {
         let query = RunQuery { statuses: vec![Status::Pending, Status::Running], limit: 1, ..RunQuery::default() };
         if onward.list_runs(query).await?.runs.is_empty() {

@@ -35,7 +35,7 @@ const EXIT_CODES: &[(u8, &[&str])] = &[
     (UNREACHABLE, &["not_ready", "server_unreachable"]),
     (CONFLICT, &[
         "approval_needed", "branch_pending", "budget_exhausted", "child_behind_approval", "directory_locked", "id_taken",
-        "key_ended", "outcome_unknown", "question_left", "run_busy", "run_closed", "run_continued", "run_exists", "run_external",
+        "key_ended", "outcome_unknown", "wait_abandoned", "run_busy", "run_closed", "run_continued", "run_exists", "run_external",
         "run_is_task", "run_not_external", "run_not_failed", "run_not_paused", "run_paused", "run_reset", "signal_lost",
         "task_not_quarantined", "webhook_exists",
     ]),

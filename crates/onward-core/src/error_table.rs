@@ -1,10 +1,10 @@
 //! The table of error codes: the only place where a code, its HTTP status, its consequence and its hint are written.
 //!
 //! Error enums of all crates map a variant to an [`ErrorCode`]; everything else follows from the row. `docs/errors/README.md` has a
-//! section for every row, and a test compares the two. A code is never renamed or reused.
+//! section for every row, and a test compares the two. Once released, a code is never renamed or reused.
 //!
 //! Attempts of models and MCP servers have their hints in onward-llm and onward-mcp, which do not depend on this crate. Rows without
-//! a hint belong to errors whose hint depends on the case.
+//! a hint belong to errors whose hint depends on the case; a test lists them.
 
 /// The reaction that an error requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +124,7 @@ error_table! {
         => "look for a task of a workflow in its run";
     AttributeInvalid "attribute_invalid" 400 TellCaller "An attribute is too long, or there are too many"
         => "keep data in the input or the state; attributes are for finding runs";
-    QuestionLeft "question_left" 409 TellCaller "The run no longer waits for this approval or promise"
+    WaitAbandoned "wait_abandoned" 409 TellCaller "The run no longer waits for this approval or promise"
         => "nothing was decided; see `onward run show` for what the run waits for";
     MessageInvalid "message_invalid" 400 TellCaller "A gRPC message cannot be decoded"
         => "see the .proto file, which reflection serves";
@@ -161,7 +161,7 @@ error_table! {
         => "use the engine that owns this run";
     RunNotExternal "run_not_external" 409 TellCaller "The run is not one of an external engine"
         => "append only to external runs; the code of this run belongs to Onward";
-    FamilyDiffers "family_differs" 409 TellCaller "The id of a child would place it in another database than its parent"
+    RootRunDiffers "root_run_differs" 409 TellCaller "The id of a child would place it in another database than its parent"
         => "begin the child's id with its parent's up to the first `/`, or omit the id to get a generated one";
     LogConflict "log_conflict" 409 TellCaller "The log of an external run does not end at the expected index"
         => "read on from there and append again; another writer was first";
@@ -356,7 +356,7 @@ error_table! {
     ModelUnreachable "model_unreachable" 503 TellCaller "The provider of a model cannot be reached";
     AttachmentMissing "attachment_missing" 422 TellCaller "The bytes of an attachment are not found by its hash";
     AttachmentDamaged "attachment_damaged" 422 TellCaller "The bytes of an attachment do not match its hash";
-    AttachmentsNotKept "attachments_not_kept" 404 TellCaller "The server has no folder for attachments"
+    AttachmentsDisabled "attachments_disabled" 404 TellCaller "The server has no folder for attachments"
         => "set `server.attachments` to a folder and restart the server, or send the bytes in the message as `base64`";
     AttachmentUnreadable "attachment_unreadable" 503 TellCaller "The place of an attachment cannot be read at the moment";
     UnknownModel "unknown_model" 404 TellCaller "The model is not in the table of models";

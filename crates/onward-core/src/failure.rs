@@ -31,8 +31,10 @@ message! {
         1 => code: String,
         2 => message: String,
         /// False if a retry cannot help, as in `Failure::fatal`.
+        #[serde(default = "is_retryable")]
         3 => retryable: bool,
         /// The causes, outermost first, without repeating the message.
+        #[serde(default)]
         4 => causes: Vec<String>,
         /// Data for the code that handles the failure.
         5 => details: Option<Box<Payload>>,
@@ -46,6 +48,11 @@ message! {
         #[serde(default, skip_serializing)]
         8 => diagnosis: Option<Box<String>>,
     }
+}
+
+/// Returns the default of a JSON failure, as in [`Failure::new`].
+fn is_retryable() -> bool {
+    true
 }
 
 impl Failure {

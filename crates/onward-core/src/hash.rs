@@ -7,8 +7,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use crate::Payload;
 
 /// 128 bits of BLAKE3. Text form: 32 hex digits.
@@ -44,14 +42,7 @@ impl Hash {
 
     /// Parses the text form.
     pub fn parse(text: &str) -> Option<Hash> {
-        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        let mut bytes = [0; 16];
-        for (position, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[position * 2..position * 2 + 2], 16).ok()?;
-        }
-        Some(Hash(bytes))
+        from_hex(text).map(Hash)
     }
 
     fn truncated(hasher: blake3::Hasher) -> Hash {
@@ -59,6 +50,18 @@ impl Hash {
         bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         Hash(bytes)
     }
+}
+
+/// Decodes exactly `N` bytes from hex digits.
+pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (position, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[position * 2..position * 2 + 2], 16).ok()?;
+    }
+    Some(bytes)
 }
 
 impl fmt::Display for Hash {
@@ -70,19 +73,6 @@ impl fmt::Display for Hash {
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-impl Serialize for Hash {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Hash {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Hash::parse(&text).ok_or_else(|| serde::de::Error::custom("a hash is 32 hex digits"))
     }
 }
 

@@ -119,10 +119,7 @@ impl Default for Namespace {
 message! {
     /// The full key of a run: namespace and id.
     #[derive(Eq, PartialOrd, Ord, Hash)]
-    pub struct RunKey {
-        1 => namespace: Namespace,
-        2 => id: RunId,
-    }
+    pub struct RunKey { 1 => namespace: Namespace, 2 => id: RunId }
 }
 
 impl RunKey {
@@ -225,7 +222,7 @@ impl CallId {
         self.branch.0.iter().flat_map(|path| path.iter().copied()).chain([self.ordinal])
     }
 
-    /// Builds a call id from its [`path`](Place::path), which has an odd length.
+    /// Builds a call id from its [`path`](CallId::path), which has an odd length.
     pub fn from_path(path: &[u32]) -> Option<CallId> {
         let (&ordinal, branch) = path.split_last()?;
         if branch.len() % 2 != 0 {
@@ -256,19 +253,6 @@ impl fmt::Display for CallId {
 impl fmt::Debug for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-impl Serialize for CallId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CallId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        CallId::parse(&text).ok_or_else(|| serde::de::Error::custom("not a call id"))
     }
 }
 

@@ -151,15 +151,9 @@ impl Field for Payload {
     }
     fn proto(schema: &mut Schema) -> Proto {
         let proto = schema.message("Payload", &[], |_| {
-            vec![
-                FieldLine { number: 1, name: "data", docs: &[], proto: Proto::scalar("bytes") },
-                FieldLine {
-                    number: 2,
-                    name: "content_type",
-                    docs: &["doc = \"Absent stands for JSON.\""],
-                    proto: Proto::scalar("string").optional(),
-                },
-            ]
+            let docs = &["doc = \"Absent stands for JSON.\""];
+            let content_type = FieldLine { docs, ..FieldLine::new(2, "content_type", Proto::scalar("string").optional()) };
+            vec![FieldLine::new(1, "data", Proto::scalar("bytes")), content_type]
         });
         schema.set_json(
             "Payload",

@@ -3,6 +3,7 @@
 //! A run outlives processes, so no process holds its spans. Every span id is a hash of recorded data and is the same again after
 //! a crash. Must never depend on anything that is not in the log.
 
+use crate::hash::from_hex;
 use crate::task::TaskId;
 use crate::{CallId, Hash, RunKey};
 
@@ -47,14 +48,7 @@ impl std::fmt::Display for TraceContext {
 
 /// Decodes lower-case hex digits; the W3C standard allows no others.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (position, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[position * 2..position * 2 + 2], 16).ok()?;
-    }
-    Some(bytes)
+    from_hex(text).filter(|_| !text.bytes().any(|byte| byte.is_ascii_uppercase()))
 }
 
 /// Derives the trace id of a run that was started without a trace context.

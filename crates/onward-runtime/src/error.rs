@@ -41,7 +41,7 @@ pub enum RuntimeError {
     #[error("approval {call} may not be decided by the requester of its run")]
     DecidedByRequester { call: CallRef },
     #[error("approval {call} is abandoned: the run no longer waits for it")]
-    QuestionLeft { call: CallRef },
+    WaitAbandoned { call: CallRef },
     #[error("run {key} ended without a result for update `{update_id}`")]
     UpdateUnanswered { key: RunKey, update_id: String },
     #[error("no worker has code for `{kind}`{}", version.as_ref().map(|version| format!(" in version `{version}`")).unwrap_or_default())]
@@ -88,7 +88,7 @@ impl RuntimeError {
             RuntimeError::AttributeInvalid(_) => ErrorCode::AttributeInvalid,
             RuntimeError::CallIdInvalid { .. } => ErrorCode::CallIdInvalid,
             RuntimeError::NotADecider { .. } | RuntimeError::DecidedByRequester { .. } => ErrorCode::NotADecider,
-            RuntimeError::QuestionLeft { .. } => ErrorCode::QuestionLeft,
+            RuntimeError::WaitAbandoned { .. } => ErrorCode::WaitAbandoned,
             RuntimeError::UpdateUnanswered { .. } => ErrorCode::UpdateUnanswered,
             RuntimeError::NoCompatibleWorker { .. } => ErrorCode::NoCompatibleWorker,
             RuntimeError::InputInvalid { .. } => ErrorCode::InputInvalid,

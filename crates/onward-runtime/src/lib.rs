@@ -29,7 +29,7 @@ use onward_store::{Clock, Retention, Store};
 
 pub use api::bulk::{BULK_MAX, Bulk};
 pub use api::call_ref::CallRef;
-pub use api::client::{Changes, Client, ClientFuture, Outcome, find_prelude, read_records, read_view};
+pub use api::client::{Changes, Client, ClientFuture, Outcome, read_records, read_view};
 pub use api::drive::{DriveInput, NotResumed, Resumed};
 pub use api::execute::CallContext;
 pub use api::external::{AppendExternal, AppendedExternal, ExternalPosition, ExternalRun};

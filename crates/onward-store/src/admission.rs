@@ -69,7 +69,7 @@ pub fn admit<E: From<StoreError>>(
     let slots = cost.as_ref().map(|cost| cost.once()).into_iter().chain(input.once.take()).collect();
     let (call_id, generation) = (input.needs_wait().cloned(), input.generation);
     let mut head = Box::new(before.clone());
-    let admitted = head.admit_outcome(input, cost, now).map_err(StoreError::from)?;
+    let admitted = head.admit_input(input, cost, now).map_err(StoreError::from)?;
     if let Some(call_id) = call_id
         && wait(&call_id)?.is_none_or(|own| generation.is_some_and(|asked| asked != own))
     {

@@ -142,7 +142,7 @@ impl StoreError {
             StoreError::DatabaseUntrusted { .. } => ErrorCode::DatabaseUntrusted,
             StoreError::Stopped { .. } => ErrorCode::StoreStopped,
             StoreError::ReadOnly => ErrorCode::StoreReadOnly,
-            StoreError::RootRunDiffers { .. } => ErrorCode::FamilyDiffers,
+            StoreError::RootRunDiffers { .. } => ErrorCode::RootRunDiffers,
             StoreError::DatabasesDiffer { .. } => ErrorCode::DatabasesDiffer,
             StoreError::CursorInvalid { .. } => ErrorCode::CursorInvalid,
             StoreError::Unavailable { .. } => ErrorCode::StoreUnavailable,

@@ -113,22 +113,9 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
         }
         // Characters with a meaning in text formats.
         7 => {
-            let words: [&[u8]; 12] = [
-                b"\0",
-                b"\n",
-                b"\r",
-                b"\"",
-                b"\\u0000",
-                b"{",
-                b"[",
-                b"~",
-                b":",
-                b"-1",
-                b"99999999999999999999",
-                "\u{20ac}".as_bytes(),
-            ];
+            let words = ["\0", "\n", "\r", "\"", "\\u0000", "{", "[", "~", ":", "-1", "99999999999999999999", "\u{20ac}"];
             let word = words[random.below(words.len())];
-            bytes.splice(position..position, word.iter().copied());
+            bytes.splice(position..position, word.bytes());
         }
         _ => {
             let whole = bytes.clone();

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::mutate::Random;
+
 /// Fault at a COMMIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConnectionCut {
@@ -51,10 +53,7 @@ impl ProxyState {
             return ConnectionCut::Never;
         }
         let seed = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let mut mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        match mixed % (2 * one_in) {
+        match Random::new(seed).next_u64() % (2 * one_in) {
             0 => ConnectionCut::Before,
             1 => ConnectionCut::Behind,
             _ => ConnectionCut::Never,

@@ -7,19 +7,10 @@ use crate::Problem;
 message! {
     /// Runs that the caller of AwaitEnds awaits from now on, and runs that it no longer awaits. A run may be repeated.
     #[derive(Default)]
-    pub struct AwaitFrame {
-        1 => runs: Vec<RunKey>,
-        2 => forget: Vec<RunKey>,
-    }
-}
+    pub struct AwaitFrame { 1 => runs: Vec<RunKey>, 2 => forget: Vec<RunKey> }
 
-message! {
-    pub struct EndsFrame {
-        1 => ends: Vec<End>,
-    }
-}
+    pub struct EndsFrame { 1 => ends: Vec<End> }
 
-message! {
     /// The outcome of one awaited run, or the error of reading it. The run is no longer awaited.
     pub struct End {
         1 => run: RunKey,

@@ -26,15 +26,15 @@ numbered! {
     /// What a caller should do about a problem.
     pub enum Advice {
         /// A repeat of the call fails in the same way.
-        0 => TellCaller,
+        0 => TellCaller / "tell_caller",
         /// The lease is lost: drop the run's memory and stop working on it.
-        1 => StopRun,
+        1 => StopRun / "stop_run",
         /// The same call may succeed later.
-        2 => Retry,
+        2 => Retry / "retry",
         /// The data of this run is damaged; other runs continue.
-        3 => IsolateRun,
+        3 => IsolateRun / "isolate_run",
         /// The server writes nothing more until an operator intervenes.
-        4 => StopProcess,
+        4 => StopProcess / "stop_process",
     }
 }
 

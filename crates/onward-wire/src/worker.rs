@@ -25,16 +25,10 @@ use crate::Problem;
 
 message! {
     /// Several frames of a worker, in order.
-    pub struct WorkerFrames {
-        1 => frames: Vec<WorkerFrame>,
-    }
-}
+    pub struct WorkerFrames { 1 => frames: Vec<WorkerFrame> }
 
-message! {
     /// Several frames of a server, in order.
-    pub struct ServerFrames {
-        1 => frames: Vec<ServerFrame>,
-    }
+    pub struct ServerFrames { 1 => frames: Vec<ServerFrame> }
 }
 
 choice! {
@@ -84,23 +78,41 @@ choice! {
     }
 }
 
+/// Returns the JSON default of queues (the default queue) and of versions (runs without a version).
+fn unnamed() -> Vec<String> {
+    vec![String::new()]
+}
+
+/// Returns the JSON default of a page size: as much as the server sends at a time.
+fn no_limit() -> u32 {
+    u32::MAX
+}
+
 message! {
     pub struct Hello {
         1 => protocol: u32,
         /// Id of one worker process; never reused.
         2 => worker: WorkerId,
+        #[serde(default)]
         3 => kinds: Vec<KindOffer>,
+        #[serde(default)]
         4 => task_kinds: Vec<Name>,
         /// The empty text is the default queue.
+        #[serde(default = "unnamed")]
         5 => queues: Vec<String>,
         /// Maximum number of runs that the worker holds, executing or cached.
+        #[serde(default)]
         6 => runs_max: u32,
         /// The runs and tasks that the worker holds from an earlier connection.
+        #[serde(default)]
         7 => runs: Vec<HeldRun>,
+        #[serde(default)]
         8 => tasks: Vec<HeldTask>,
         /// Name and version of the SDK, for people.
+        #[serde(default)]
         9 => sdk: String,
         /// Number of the connection, from 1; a hello that arrives after a later one is refused. 0 is not checked.
+        #[serde(default)]
         11 => connection: u64,
         /// Schemas of the task kinds, and which of them are internal; a kind that is not listed has no schemas and can be
         /// started by callers.
@@ -113,9 +125,7 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         14 => received: Option<Received>,
     }
-}
 
-message! {
     /// The task offers that have arrived at the worker. It starts none that arrives later on an earlier connection (V7).
     pub struct Received {
         /// From the latest `welcome`.
@@ -123,13 +133,12 @@ message! {
         /// The highest number of an offer that arrived in this session.
         2 => offer: u64,
     }
-}
 
-message! {
     /// A kind that the worker has code for.
     pub struct KindOffer {
         1 => kind: Name,
         /// The empty text stands for runs without a version.
+        #[serde(default = "unnamed")]
         2 => versions: Vec<String>,
         /// The version that new runs are pinned to.
         3 => current: Option<Name>,
@@ -143,17 +152,9 @@ message! {
         #[serde(default)]
         7 => is_internal: bool,
     }
-}
 
-message! {
-    pub struct VersionSchemas {
-        1 => version: Name,
-        2 => input_schema: Option<Payload>,
-        3 => output_schema: Option<Payload>,
-    }
-}
+    pub struct VersionSchemas { 1 => version: Name, 2 => input_schema: Option<Payload>, 3 => output_schema: Option<Payload> }
 
-message! {
     pub struct TaskSchemas {
         1 => kind: Name,
         2 => input_schema: Option<Payload>,
@@ -162,18 +163,14 @@ message! {
         #[serde(default)]
         4 => is_internal: bool,
     }
-}
 
-message! {
     /// A rate limit that attempts of a kind share with others, such as that of a provider's key.
     pub struct TaskLimit {
         1 => kind: Name,
         /// A name that is the same for all who share the limit and unknown to all others; never the key itself.
         2 => limit: Name,
     }
-}
 
-message! {
     pub struct HeldRun {
         1 => run: RunKey,
         2 => generation: u32,
@@ -181,102 +178,54 @@ message! {
         /// The first event that the worker has not seen.
         4 => next_index: Index,
     }
-}
 
-message! {
-    pub struct HeldTask {
-        1 => task: TaskId,
-        2 => claim: u64,
-    }
-}
+    pub struct HeldTask { 1 => task: TaskId, 2 => claim: u64 }
 
-message! {
-    pub struct Credit {
-        1 => runs: u32,
-        2 => tasks: u32,
-    }
-}
+    #[serde(default)]
+    #[derive(Default)]
+    pub struct Credit { 1 => runs: u32, 2 => tasks: u32 }
 
-message! {
-    pub struct CommitRun {
-        1 => request: u64,
-        2 => commit: Commit,
-    }
-}
+    pub struct CommitRun { 1 => request: u64, 2 => commit: Commit }
+    pub struct ReleaseRun { 1 => request: u64, 2 => run: RunKey, 3 => epoch: Epoch }
+    pub struct PauseRun { 1 => request: u64, 2 => run: RunKey, 3 => generation: u32, 4 => epoch: Epoch, 5 => report: RunPaused }
 
-message! {
-    pub struct ReleaseRun {
-        1 => request: u64,
-        2 => run: RunKey,
-        3 => epoch: Epoch,
-    }
-}
-
-message! {
-    pub struct PauseRun {
-        1 => request: u64,
-        2 => run: RunKey,
-        3 => generation: u32,
-        4 => epoch: Epoch,
-        5 => report: RunPaused,
-    }
-}
-
-message! {
     pub struct ReadLog {
         1 => request: u64,
         2 => run: RunKey,
         /// The current generation if absent.
         3 => generation: Option<u32>,
+        #[serde(default)]
         4 => from: Index,
+        #[serde(default = "no_limit")]
         5 => limit: u32,
     }
-}
 
-message! {
-    pub struct ReportTask {
-        1 => request: u64,
-        2 => task: TaskId,
-        3 => claim: u64,
-        4 => report: TaskReport,
-    }
-}
+    pub struct ReportTask { 1 => request: u64, 2 => task: TaskId, 3 => claim: u64, 4 => report: TaskReport }
 
-message! {
     pub struct Answer {
         1 => question: u64,
         /// Absent if the code has no such query.
         2 => answer: Option<Result<Payload, Failure>>,
         /// The worker could not query the code: the server retries elsewhere.
+        #[serde(default)]
         3 => is_passed_on: bool,
     }
-}
 
-message! {
-    pub struct Emit {
-        1 => run: RunKey,
-        2 => name: String,
-        3 => value: Payload,
-    }
-}
+    pub struct Emit { 1 => run: RunKey, 2 => name: String, 3 => value: Payload }
 
-message! {
     pub struct Heartbeat {
         /// Answered with `done`, so that the worker knows that it arrived; 0 requests no reply.
+        #[serde(default)]
         1 => request: u64,
     }
-}
 
-message! {
     pub struct Leave {
         1 => request: u64,
         /// The task offers that have arrived; the worker starts none that arrives later.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => received: Option<Received>,
     }
-}
 
-message! {
     pub struct Welcome {
         1 => protocol: u32,
         /// The lease duration: the runs and tasks of a worker that is silent for longer go to other workers.
@@ -289,70 +238,33 @@ message! {
         #[serde(default)]
         5 => session: u64,
     }
-}
 
-message! {
     pub struct Run {
         /// With the epoch for commits.
         1 => head: RunHead,
         /// The whole log; absent if it is long, then use `read_log`.
         2 => log: Option<Log>,
     }
-}
 
-message! {
     pub struct Log {
         1 => records: Vec<Record>,
         /// Not all requested records fit: read on after the last one.
         2 => more: bool,
     }
-}
 
-message! {
-    pub struct Input {
-        1 => run: RunKey,
-        2 => epoch: Epoch,
-        3 => record: Record,
-    }
-}
+    pub struct Input { 1 => run: RunKey, 2 => epoch: Epoch, 3 => record: Record }
+    pub struct RunLost { 1 => run: RunKey, 2 => epoch: Epoch }
 
-message! {
-    pub struct RunLost {
-        1 => run: RunKey,
-        2 => epoch: Epoch,
-    }
-}
-
-message! {
     pub struct TaskOffer {
         1 => task: Task,
         /// Number of the offer in the session, from 1.
         #[serde(default)]
         2 => number: u64,
     }
-}
 
-message! {
-    pub struct TaskOver {
-        1 => task: TaskId,
-        2 => claim: u64,
-    }
-}
-
-message! {
-    pub struct Question {
-        1 => question: u64,
-        2 => run: RunKey,
-        3 => name: Name,
-        4 => input: Payload,
-    }
-}
-
-message! {
-    pub struct Reply {
-        1 => request: u64,
-        2 => said: Said,
-    }
+    pub struct TaskOver { 1 => task: TaskId, 2 => claim: u64 }
+    pub struct Question { 1 => question: u64, 2 => run: RunKey, 3 => name: Name, 4 => input: Payload }
+    pub struct Reply { 1 => request: u64, 2 => said: Said }
 }
 
 choice! {

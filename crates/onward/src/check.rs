@@ -37,18 +37,14 @@ pub struct RunToCheck {
     /// The log of an agent's prelude (the code before its first turn), if `records` are those of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prelude: Vec<Record>,
-    /// The run that `prelude` belongs to, if `run` was forked from another run at a later turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prelude_run: Option<RunKey>,
     /// Earlier logs with the agent's conversation, latest first. The code may read it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<EarlierLog>,
 }
 
-/// The log of an earlier generation, of the run itself or of a run that it was forked from.
+/// The log of an earlier generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EarlierLog {
-    pub run: RunKey,
     pub generation: u32,
     pub records: Vec<Record>,
 }
@@ -113,13 +109,11 @@ fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&Encryption
 
 fn decode(checked: &mut RunToCheck, codec: Option<&EncryptionBoundary>) -> Result<(), CodecError> {
     let Some(boundary) = codec else { return Ok(()) };
-    let prelude_run = checked.prelude_run.as_ref().unwrap_or(&checked.run);
     // A later log of a fork can have payloads that were encoded for its original, up to the fork point.
     let prelude = checked.prelude.first().cloned();
-    let logs = [(&checked.run, &mut checked.records), (prelude_run, &mut checked.prelude)];
-    let earlier = checked.earlier.iter_mut().map(|log| (&log.run, &mut log.records));
-    for (run, records) in logs.into_iter().chain(earlier) {
-        let mut makers = Makers::of(run, records.first());
+    let earlier = checked.earlier.iter_mut().map(|log| &mut log.records);
+    for records in [&mut checked.records, &mut checked.prelude].into_iter().chain(earlier) {
+        let mut makers = Makers::of(&checked.run, records.first());
         prelude.iter().for_each(|first| makers.add_origins(first));
         records.iter_mut().try_for_each(|record| boundary.record_in(record, &makers))?;
     }

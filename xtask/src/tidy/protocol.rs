@@ -35,7 +35,6 @@ type Dollars = string
 /** User data. JSON, or bytes with a content type. */
 type Payload = { json: any } | { base64: string, type?: string }
 type Result = { Ok: Payload } | { Err: Failure }
-type AttributeValue = { text: string } | { int: number } | { bool: boolean } | { time: Time }
 /** The outcome of an attempt, or `heartbeat`; `spent` adds its cost to another report. */
 type TaskReport =
   | { completed: Payload }
@@ -57,9 +56,8 @@ interface Record {
 
 /// Types with a JSON form that is not declared with a macro.
 const BASIC: &[(&str, &str)] = &[
-    ("AttributeValue", "AttributeValue"),
     ("CallId", "CallId"),
-    ("CommitId", "number"),
+    ("CommitId", "string"),
     ("Epoch", "number"),
     ("Hash", "Hash"),
     ("Index", "number"),
@@ -75,6 +73,7 @@ const BASIC: &[(&str, &str)] = &[
     ("WorkerId", "string"),
     ("bool", "boolean"),
     ("i32", "number"),
+    ("i64", "number"),
     ("u32", "number"),
     ("u64", "number"),
 ];
@@ -98,7 +97,7 @@ enum Content<'a> {
     Message(Vec<Field<'a>>),
     /// Variants with their names in JSON.
     Choice(Vec<Field<'a>>),
-    /// Names in the code.
+    /// Words.
     Numbered(Vec<&'a str>),
 }
 
@@ -109,6 +108,8 @@ struct Field<'a> {
     /// The type in the code.
     type_of: &'a str,
     has_default: bool,
+    /// A number that is a text in JSON.
+    is_text: bool,
 }
 
 /// An event: number, type in the code, name in JSON.
@@ -168,7 +169,7 @@ impl<'a> Code<'a> {
         let is_ours =
             |path: &str| ["crates/onward-core/src/", "crates/onward-wire/src/"].iter().any(|start| path.starts_with(start));
         for (path, text) in sources.crate_sources().filter(|(path, _)| is_ours(path)) {
-            for (name, declaration) in blocks(text).filter_map(|(keyword, block)| declaration(path, keyword, block)) {
+            for (name, declaration) in blocks(text).flat_map(|(keyword, block)| declarations(path, keyword, block)) {
                 code.declarations.entry(name).or_default().push(declaration);
             }
             let events = text.split_once("\nevents! {\n").and_then(|(_, rest)| rest.split_once("\n}\n"));
@@ -213,6 +214,7 @@ impl<'a> Code<'a> {
                 let _ = writeln!(text, "interface {name} {{");
                 for field in fields {
                     let of = self.type_in_json(field.type_of).with_context(|| format!("{name}.{}", field.name))?;
+                    let of = if field.is_text { "string".to_owned() } else { of };
                     let is_nullable = field.type_of.starts_with("Option<");
                     let mark = if is_nullable || field.has_default { "?" } else { "" };
                     let null = if is_nullable { " | null" } else { "" };
@@ -228,7 +230,6 @@ impl<'a> Code<'a> {
                 }
             }
             Content::Numbered(values) => {
-                let values: Vec<String> = values.iter().map(|value| format!("\"{}\"", snake_case(value))).collect();
                 let _ = writeln!(text, "type {name} = {}", values.join(" | "));
             }
         }
@@ -265,36 +266,57 @@ fn blocks(text: &str) -> impl Iterator<Item = (&'static str, &str)> {
     })
 }
 
-fn declaration<'a>(path: &'a str, keyword: &str, block: &'a str) -> Option<(&'a str, Declaration<'a>)> {
-    let (mut name, mut docs, mut own_docs, mut has_default) = (None, Vec::new(), Vec::new(), false);
-    let (mut fields, mut values) = (Vec::new(), Vec::new());
+/// Returns the types of a macro call, with their names.
+fn declarations<'a>(path: &'a str, keyword: &str, block: &'a str) -> Vec<(&'a str, Declaration<'a>)> {
+    let mut found: Vec<(&str, Declaration)> = Vec::new();
+    // Attributes of the next field, and a default of the whole type.
+    let (mut docs, mut has_default, mut is_text, mut all_default) = (Vec::new(), false, false, false);
     for line in block.lines().map(str::trim) {
         if let Some(doc) = line.strip_prefix("///") {
             docs.push(doc.trim());
-        } else if line.starts_with("#[serde(default") {
-            has_default = true;
-        } else if let Some(rest) = line.split_once("struct ").or(line.split_once("enum ")).map(|(_, rest)| rest) {
-            name = rest.split(' ').next();
-            own_docs = std::mem::take(&mut docs);
-        } else if let Some((_, rest)) = line.split_once(" => ") {
-            let rest = rest.strip_suffix(',')?;
-            match rest.split_once(": ") {
-                None => values.push(rest),
-                Some((field, type_of)) => {
-                    // A variant has its name in JSON after a slash.
-                    let name = field.split_once(" / ").map_or(field, |(_, json)| json.trim_matches('"'));
-                    fields.push(Field { docs: std::mem::take(&mut docs), name, type_of, has_default });
+            continue;
+        }
+        has_default |= line.starts_with("#[serde(default");
+        is_text |= line.starts_with("#[serde(") && line.contains("text_number");
+        let header = line.split_once("struct ").or(line.split_once("enum ")).and_then(|(_, rest)| rest.split_once(" {"));
+        if let Some((name, _)) = header {
+            let content = match keyword {
+                "message" => Content::Message(Vec::new()),
+                "choice" => Content::Choice(Vec::new()),
+                _ => Content::Numbered(Vec::new()),
+            };
+            found.push((name, Declaration { path, docs: std::mem::take(&mut docs), content }));
+            all_default = std::mem::take(&mut has_default);
+        }
+        let Some((_, declaration)) = found.last_mut() else { continue };
+        for item in items(header.map_or(line, |(_, fields)| fields)) {
+            let docs = std::mem::take(&mut docs);
+            let has_default = std::mem::take(&mut has_default) || all_default;
+            let is_text = std::mem::take(&mut is_text);
+            match (&mut declaration.content, item.split_once(": ")) {
+                // A variant has its name in JSON after a slash.
+                (Content::Numbered(words), _) => words.extend(item.split_once(" / ").map(|(_, word)| word)),
+                (Content::Message(fields) | Content::Choice(fields), Some((name, type_of))) => {
+                    let name = name.split_once(" / ").map_or(name, |(_, json)| json.trim_matches('"'));
+                    fields.push(Field { docs, name, type_of, has_default, is_text });
                 }
+                _ => {}
             }
-            (docs, has_default) = (Vec::new(), false);
         }
     }
-    let content = match keyword {
-        "message" => Content::Message(fields),
-        "choice" => Content::Choice(fields),
-        _ => Content::Numbered(values),
-    };
-    Some((name?, Declaration { path, docs: own_docs, content }))
+    found
+}
+
+/// Returns the fields or variants in a line, without their numbers: `1 => run: RunKey, 2 => generation: u32 }`.
+fn items(line: &str) -> Vec<&str> {
+    let mut parts = line.trim_end_matches([' ', '}', ',']).split(" => ").skip(1).peekable();
+    let mut items = Vec::new();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        // The number of the next field follows.
+        items.push(if is_last { part } else { part.rsplit_once(", ").map_or(part, |(item, _)| item) });
+    }
+    items
 }
 
 /// Reads a line of `events!`: `8 => TimerFired | "timer_fired",`.
@@ -310,18 +332,6 @@ fn comment(indent: &str, docs: &[&str]) -> String {
     }
     let text = docs.join(" ").replace("[`", "`").replace("`]", "`");
     format!("{indent}/** {text} */\n")
-}
-
-/// Converts `AtMostOnce` to `at_most_once`.
-fn snake_case(name: &str) -> String {
-    let mut text = String::new();
-    for (position, letter) in name.char_indices() {
-        if letter.is_uppercase() && position > 0 {
-            text.push('_');
-        }
-        text.extend(letter.to_lowercase());
-    }
-    text
 }
 
 #[cfg(test)]
@@ -350,6 +360,8 @@ message! {
     /// A greeting.
     pub struct Hello {
         1 => worker: WorkerId,
+        #[serde(with = "text_number")]
+        4 => seed: u64,
         /// See [`Done`].
         #[serde(default)]
         2 => runs: Vec<Held>,
@@ -367,8 +379,8 @@ message! {
 
 numbered! {
     pub enum State {
-        0 => AtRest,
-        1 => Moving,
+        0 => AtRest / "at_rest",
+        1 => Moving / "moving",
     }
 }
 
@@ -378,14 +390,12 @@ events! {
 }
 
 message! {
-    pub struct AttemptSpend {}
-}
+    #[serde(default)]
+    pub struct AttemptSpend { 1 => attempt: u32 }
 
-message! {
-    pub struct CommitHeader {}
-}
+    pub struct CommitHeader { 1 => n: u64, 2 => result: Result<Payload, Failure>, 3 => at: Option<Timestamp> }
 
-message! {
+    /// An error.
     pub struct Failure {}
 }
 "#;
@@ -399,9 +409,11 @@ message! {
         let page = page(&sources(WIRE)).unwrap();
         for part in [
             "type WorkerFrame =\n  /** First. */\n  | { hello: Hello }\n",
-            "/** A greeting. */\ninterface Hello {\n  worker: string\n  /** See `Done`. */\n  runs?: Held[]\n  state?: State | null\n}\n",
+            "/** A greeting. */\ninterface Hello {\n  worker: string\n  seed: string\n  /** See `Done`. */\n  runs?: Held[]\n  state?: State | null\n}\n",
             "type State = \"at_rest\" | \"moving\"\n",
             "  | ({ type: \"held\" } & Held)\n",
+            "interface AttemptSpend {\n  attempt?: number\n}\n",
+            "interface CommitHeader {\n  n: number\n  result: Result\n  at?: Time | null\n}\n\n/** An error. */\ninterface Failure {}\n",
             "## Inputs\n\n```ts\ninterface Held {\n  at: Time\n}\n```\n",
         ] {
             assert!(page.contains(part), "{part} is not in\n{page}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use onward::agent::{AgentCtx, Turn};
 use onward::{Builder, Encryption, EncryptionKey, Onward};
 
-use crate::kit::{self, Ran, one_order, one_order_with, run, run_with_stdin};
+use crate::kit::{self, Ran, one_order, one_order_with, run};
 
 const MESSAGE: &str = "message";
 
@@ -122,20 +122,6 @@ fn a_fork_is_checked_without_its_original() {
     assert_eq!(run(directory.path(), ["run", "branch", "fork", &first]).code, 0);
     let safe = "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\nreader 2 0 0 0 0";
     check(directory.path(), &[], "sealed reader").says(0, safe);
-}
-
-/// A fork by an older version, which copied only the open turn.
-#[test]
-fn an_old_fork_whose_original_is_gone_is_not_safe_and_does_not_disturb_the_others() {
-    let directory = readers(|builder| builder);
-    let before = include_str!("../../../onward/tests/engine/forked_before.jsonl");
-    let renamed = before.replace("\"r\"", "\"old\"").replace("\"id\":\"fork\"", "\"id\":\"old-fork\"");
-    run_with_stdin(directory.path(), &["import", "-"], &renamed).says(0, "2 runs imported, 0 already existed");
-    end_and_delete(directory.path(), "old");
-    let ran = check(directory.path(), &[], "reader");
-    assert_eq!(ran.code, 1);
-    assert!(kit::steady(&ran.out).contains("chat 0 1 0 0 0") && ran.out.contains("is missing"), "{}", ran.out);
-    assert!(kit::steady(&ran.out).contains("reader 3 0 0 0 0"), "{}", ran.out);
 }
 
 fn sealed(builder: Builder, byte: u8) -> Builder {

@@ -240,7 +240,7 @@ fn a_child_of_another_family_is_refused_by_several_databases_and_the_others_come
     let (one, other) = (Cluster::shared().database(None).unwrap(), Cluster::shared().database(None).unwrap());
     let store = format!("--store={},{}", one.url(), other.url());
     ran(onward().args(["import", file.to_str().unwrap(), &store]))
-        .says(1, "1 runs imported, 0 already existed\n! of-another-family was refused: family_differs");
+        .says(1, "1 runs imported, 0 already existed\n! of-another-family was refused: root_run_differs");
 }
 
 #[test]

@@ -12,7 +12,6 @@ mod attachment;
 mod cursor;
 mod empty;
 mod outside;
-mod prelude;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,7 +23,6 @@ pub use attachment::{attachment_fault, names_attachment, with_faults_told};
 pub use cursor::EntryCursor;
 pub use empty::says_nothing;
 pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, is_callers_role, pending_of, reported, reported_text};
-pub use prelude::{PreludeSearch, Search, original_of};
 
 /// The default signal for messages to an agent.
 pub const MESSAGE: &str = "message";
@@ -150,20 +148,18 @@ pub fn depth_of(records: &[Record]) -> u64 {
     before.map_or(0, |checkpoint| checkpoint.depth) + own
 }
 
-/// Returns the log before the one that begins with `first`, for reading backwards; `None` at the beginning. A log that begins
-/// with a copy of another one has everything of that one.
-pub fn log_before(key: &RunKey, first: &Record) -> Option<(RunKey, u32)> {
+/// Returns the generation of the log before the one that begins with `first`, for reading backwards; `None` at the beginning. A
+/// log that begins with a copy of another one has everything of that one.
+pub fn log_before(key: &RunKey, first: &Record) -> Option<u32> {
     let started = first.started()?;
-    let own = started.origins.iter().find(|origin| origin.run == *key).map_or(started.generation, |origin| origin.generation);
-    match own.checked_sub(1) {
-        Some(before) => Some((key.clone(), before)),
-        None => {
-            // Older forks were made without their earlier logs. Then the first log is that of a turn, and the original has the
-            // logs before it.
-            let (original, generation) = original_of(key, first)?;
-            Some((original, generation.checked_sub(1)?))
-        }
-    }
+    let own = started.origins.iter().find(|origin| origin.run == *key);
+    own.map_or(started.generation, |origin| origin.generation).checked_sub(1)
+}
+
+/// Returns the run whose log a run begins with a copy of, if that is another run.
+pub fn original_of(key: &RunKey, first: &Record) -> Option<RunKey> {
+    let origin = first.started()?.origins.first()?;
+    (origin.run != *key).then(|| origin.run.clone())
 }
 
 /// Reads a conversation backwards.

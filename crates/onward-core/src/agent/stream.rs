@@ -20,17 +20,13 @@ message! {
         3 => attempt: u32,
         4 => frames: Vec<SpokenFrame>,
     }
-}
 
-message! {
     pub struct SpokenFrame {
         /// The number of the frame in its attempt, from 0; lost frames leave gaps.
         1 => seq: u64,
         2 => frame: Payload,
     }
-}
 
-message! {
     /// One frame of a run's stream.
     pub struct StreamFrame {
         /// A cursor: reading from it continues after this frame.
@@ -65,25 +61,15 @@ choice! {
 }
 
 message! {
-    pub struct Spoken {
-        1 => generation: u32,
-        2 => task: CallId,
-        3 => attempt: u32,
-        4 => seq: u64,
-        5 => frame: Payload,
-    }
-}
+    pub struct Spoken { 1 => generation: u32, 2 => task: CallId, 3 => attempt: u32, 4 => seq: u64, 5 => frame: Payload }
 
-message! {
     pub struct AttemptReset {
         1 => generation: u32,
         2 => task: CallId,
         /// The attempt that begins.
         3 => attempt: u32,
     }
-}
 
-message! {
     pub struct AttemptFailed {
         1 => generation: u32,
         2 => task: CallId,
@@ -98,56 +84,26 @@ message! {
 
 numbered! {
     pub enum TaskOutcome {
-        0 => Completed,
-        1 => Failed,
-        2 => Canceled,
+        0 => Completed / "completed",
+        1 => Failed / "failed",
+        2 => Canceled / "canceled",
     }
 }
 
 message! {
-    pub struct TaskEnd {
-        1 => generation: u32,
-        2 => task: CallId,
-        3 => outcome: TaskOutcome,
-    }
-}
+    pub struct TaskEnd { 1 => generation: u32, 2 => task: CallId, 3 => outcome: TaskOutcome }
+    pub struct EntrySaid { 1 => generation: u32, 2 => index: Index, 3 => id: Hash, 4 => parent: Option<Hash>, 5 => role: Name }
 
-message! {
-    pub struct EntrySaid {
-        1 => generation: u32,
-        2 => index: Index,
-        3 => id: Hash,
-        4 => parent: Option<Hash>,
-        5 => role: Name,
-    }
-}
-
-message! {
     pub struct BranchReset {
         1 => generation: u32,
         /// The last valid entry; absent before the first one, and if this process does not know it.
         2 => leaf: Option<Hash>,
     }
-}
 
-message! {
-    pub struct ApprovalSaid {
-        1 => generation: u32,
-        2 => requested: ApprovalRequested,
-    }
-}
-
-message! {
+    pub struct ApprovalSaid { 1 => generation: u32, 2 => requested: ApprovalRequested }
     pub struct StreamResumed {}
-}
+    pub struct StreamEnd { 1 => status: Status }
 
-message! {
-    pub struct StreamEnd {
-        1 => status: Status,
-    }
-}
-
-message! {
     pub struct StreamReset {
         1 => generation: u32,
         /// Everything up to this entry is final and can be read; absent if the run has no conversation.

@@ -6,13 +6,8 @@ use crate::{Hash, Index, Name, Payload, RunHead, RunKey, Timestamp, WorkerId, me
 use super::{Appended, Signal};
 
 message! {
-    pub struct EntriesRequest {
-        1 => run: RunKey,
-        2 => query: EntryQuery,
-    }
-}
+    pub struct EntriesRequest { 1 => run: RunKey, 2 => query: EntryQuery }
 
-message! {
     /// A query for entries of a conversation.
     #[derive(Copy, Eq, Default)]
     pub struct EntryQuery {
@@ -23,9 +18,7 @@ message! {
         /// 0 means the default.
         3 => limit: usize,
     }
-}
 
-message! {
     /// A page of a conversation.
     #[derive(Default)]
     pub struct EntryPage {
@@ -40,18 +33,14 @@ message! {
         /// Entries from outside that the code has not taken in yet; only on the last page of the current conversation.
         5 => pending: Vec<PendingEntry>,
     }
-}
 
-message! {
     pub struct AppendEntryRequest {
         1 => run: RunKey,
         2 => entry: AppendEntry,
         /// The caller has searched the conversation for the key, because only the caller can decrypt it.
         3 => is_looked_up: bool,
     }
-}
 
-message! {
     /// An entry from outside.
     pub struct AppendEntry {
         1 => role: Name,
@@ -59,9 +48,7 @@ message! {
         /// A repeat with the same key is the same entry; with another role or content it fails with `entry_key_taken`.
         3 => idempotency_key: Option<String>,
     }
-}
 
-message! {
     /// The receipt of an appended entry.
     #[derive(Copy, Eq)]
     pub struct AppendedEntry {
@@ -75,16 +62,9 @@ message! {
         4 => index: Option<Index>,
         5 => at: Option<Timestamp>,
     }
-}
 
-message! {
-    pub struct BranchRequest {
-        1 => run: RunKey,
-        2 => branch: BranchRun,
-    }
-}
+    pub struct BranchRequest { 1 => run: RunKey, 2 => branch: BranchRun }
 
-message! {
     /// A request to continue from an earlier entry.
     pub struct BranchRun {
         /// The entry after which the conversation continues; its beginning if absent.
@@ -94,17 +74,10 @@ message! {
         /// A repeat with the same key is the same branch.
         3 => idempotency_key: Option<String>,
     }
-}
 
-message! {
     /// The first entry of a branch.
-    pub struct BranchEntry {
-        1 => role: Name,
-        2 => content: Payload,
-    }
-}
+    pub struct BranchEntry { 1 => role: Name, 2 => content: Payload }
 
-message! {
     pub struct MessageRequest {
         1 => run: RunKey,
         /// A text, or an object with `text` or `blocks`.
@@ -114,24 +87,18 @@ message! {
         /// The signal that the agent waits for; `message` if absent.
         4 => signal: Option<Name>,
     }
-}
 
-message! {
     pub struct PutAttachmentRequest {
         /// The bytes; their media type is ignored, because each message that refers to them has one.
         1 => content: Payload,
     }
-}
 
-message! {
     pub struct PutAttachmentReply {
         /// The SHA-256 of the bytes in hex, by which messages refer to them.
         1 => hash: String,
         2 => bytes: u64,
     }
-}
 
-message! {
     pub struct ResumeAgentRequest {
         1 => run: RunKey,
         /// The worker that resumes the agent, by the id in its `hello`.
@@ -139,9 +106,7 @@ message! {
         /// A signal that wakes a waiting agent.
         3 => signal: Option<Signal>,
     }
-}
 
-message! {
     pub struct ResumeAgentReply {
         /// The run is on its way to the worker. False, without an error, if another worker got it.
         1 => success: bool,

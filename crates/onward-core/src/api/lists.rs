@@ -2,7 +2,7 @@
 
 use crate::ledger::SpendRow;
 use crate::run::Wait;
-use crate::{AttributeMatch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, message};
+use crate::{AttributeMatch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, message, numbered};
 
 message! {
     /// A query for runs.
@@ -25,9 +25,7 @@ message! {
         /// Permits a list without the runs of databases that are down.
         10 => partly: bool,
     }
-}
 
-message! {
     /// A page of runs.
     pub struct RunList {
         1 => runs: Vec<RunHead>,
@@ -35,9 +33,7 @@ message! {
         /// The databases whose runs are missing, if that was permitted.
         3 => missing: Vec<String>,
     }
-}
 
-message! {
     /// A query for the children of a run.
     pub struct ChildrenQuery {
         1 => run: RunKey,
@@ -69,31 +65,18 @@ message! {
         /// Permits a list without the runs of databases that are down.
         4 => partly: bool,
     }
-}
 
-message! {
     pub struct DeletedReply {
         1 => runs: Vec<DeletedRun>,
         /// The databases whose runs are missing, if that was permitted.
         2 => missing: Vec<String>,
     }
-}
 
-message! {
     /// The remaining data of a run that was deleted individually.
     #[derive(Eq)]
-    pub struct DeletedRun {
-        1 => key: RunKey,
-        2 => kind: Name,
-        3 => reason: String,
-        4 => deleted_at: Timestamp,
-    }
-}
+    pub struct DeletedRun { 1 => key: RunKey, 2 => kind: Name, 3 => reason: String, 4 => deleted_at: Timestamp }
 
-message! {
-    pub struct NamespaceRequest {
-        1 => namespace: Namespace,
-    }
+    pub struct NamespaceRequest { 1 => namespace: Namespace }
 }
 
 impl From<Namespace> for NamespaceRequest {
@@ -103,29 +86,17 @@ impl From<Namespace> for NamespaceRequest {
 }
 
 message! {
-    pub struct VersionsReply {
-        1 => versions: Vec<VersionCount>,
-    }
-}
+    pub struct VersionsReply { 1 => versions: Vec<VersionCount> }
 
-message! {
     /// The number of open runs that need a version of the code.
     #[derive(Eq)]
-    pub struct VersionCount {
-        1 => kind: Name,
-        2 => version: Option<Name>,
-        3 => open: u64,
-    }
-}
+    pub struct VersionCount { 1 => kind: Name, 2 => version: Option<Name>, 3 => open: u64 }
 
-message! {
     pub struct SpendReply {
         /// The newest day first, or the highest cost first.
         1 => rows: Vec<SpendRow>,
     }
-}
 
-message! {
     /// A query for open waits.
     #[derive(Default)]
     pub struct WaitQuery {
@@ -138,23 +109,15 @@ message! {
         /// With `run`: also lists those of the runs below it.
         5 => below: bool,
     }
-}
 
-message! {
     pub struct WaitsReply {
         1 => waits: Vec<Wait>,
         /// The databases whose runs are missing, if that was permitted.
         2 => missing: Vec<String>,
     }
-}
 
-message! {
-    pub struct WorkersReply {
-        1 => workers: Vec<WorkerInfo>,
-    }
-}
+    pub struct WorkersReply { 1 => workers: Vec<WorkerInfo> }
 
-message! {
     /// A worker and the kinds that it has code for.
     #[derive(Eq)]
     pub struct WorkerInfo {
@@ -181,40 +144,18 @@ impl WorkerInfo {
 message! {
     /// A workflow and a version that a worker has code for.
     #[derive(Eq)]
-    pub struct VersionedKind {
-        1 => kind: Name,
-        2 => version: Option<Name>,
-    }
+    pub struct VersionedKind { 1 => kind: Name, 2 => version: Option<Name> }
 }
 
-/// The verb that a bulk request applies to each run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BulkVerb {
-    Cancel,
-    Terminate,
-    Pause,
-    Resume,
-    Retry,
-    Delete,
-}
-
-impl BulkVerb {
-    pub const ALL: [BulkVerb; 6] =
-        [BulkVerb::Cancel, BulkVerb::Terminate, BulkVerb::Pause, BulkVerb::Resume, BulkVerb::Retry, BulkVerb::Delete];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BulkVerb::Cancel => "cancel",
-            BulkVerb::Terminate => "terminate",
-            BulkVerb::Pause => "pause",
-            BulkVerb::Resume => "resume",
-            BulkVerb::Retry => "retry",
-            BulkVerb::Delete => "delete",
-        }
-    }
-
-    pub fn from_word(word: &str) -> Option<BulkVerb> {
-        BulkVerb::ALL.into_iter().find(|verb| verb.as_str() == word)
+numbered! {
+    /// The verb that a bulk request applies to each run.
+    pub enum BulkVerb {
+        0 => Cancel / "cancel",
+        1 => Terminate / "terminate",
+        2 => Pause / "pause",
+        3 => Resume / "resume",
+        4 => Retry / "retry",
+        5 => Delete / "delete",
     }
 }
 
@@ -235,9 +176,7 @@ message! {
         /// A retry also executes calls again that failed with `outcome_unknown`.
         7 => include_outcome_unknown: bool,
     }
-}
 
-message! {
     /// The result of a batch.
     #[derive(Default)]
     pub struct BulkDone {
@@ -251,12 +190,7 @@ message! {
         /// The cursor of the next batch; absent after the last.
         5 => next: Option<String>,
     }
-}
 
-message! {
     /// A run to which a bulk verb does not apply, with the error code.
-    pub struct RefusedRun {
-        1 => run: RunId,
-        2 => code: String,
-    }
+    pub struct RefusedRun { 1 => run: RunId, 2 => code: String }
 }

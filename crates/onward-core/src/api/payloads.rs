@@ -32,62 +32,37 @@ impl Call {
         let signal = |signal: &mut Signal, run: &RunKey, visit: &mut Visit<'_, E>| {
             visit(PayloadMut::Payload(&mut signal.payload), run, None, &["signal"])
         };
+        use Call::*;
         match self {
-            Call::StartRun(request) => {
+            StartRun(request) => {
                 visit(PayloadMut::Payload(&mut request.input), &request.run, None, &["input"])?;
                 request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit))
             }
             // Read by clients of the run and by the worker that executes the task.
-            Call::StartTask(request) => visit(PayloadMut::Payload(&mut request.input), &request.task, None, &["input", "task"]),
-            Call::AppendEntry(request) => visit(PayloadMut::Payload(&mut request.entry.content), &request.run, None, &["signal"]),
-            Call::BranchRun(request) => {
+            StartTask(request) => visit(PayloadMut::Payload(&mut request.input), &request.task, None, &["input", "task"]),
+            AppendEntry(request) => visit(PayloadMut::Payload(&mut request.entry.content), &request.run, None, &["signal"]),
+            BranchRun(request) => {
                 let entry = request.branch.entry.as_mut();
                 entry.map_or(Ok(()), |entry| visit(PayloadMut::Payload(&mut entry.content), &request.run, None, &["entry"]))
             }
-            Call::SendMessage(request) => visit(PayloadMut::Payload(&mut request.content), &request.run, None, &["signal"]),
-            Call::SignalRun(request) => signal(&mut request.signal, &request.run, visit),
-            Call::DriveRun(request) => request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit)),
-            Call::ResumeAgent(request) => request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit)),
-            Call::UpdateRun(request) => visit(PayloadMut::Payload(&mut request.payload), &request.run, None, &["update"]),
-            Call::QueryRun(request) => visit(PayloadMut::Payload(&mut request.payload), &request.run, None, &["query"]),
-            Call::ResolvePromise(request) => {
+            SendMessage(request) => visit(PayloadMut::Payload(&mut request.content), &request.run, None, &["signal"]),
+            SignalRun(request) => signal(&mut request.signal, &request.run, visit),
+            DriveRun(request) => request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit)),
+            ResumeAgent(request) => request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit)),
+            UpdateRun(request) => visit(PayloadMut::Payload(&mut request.payload), &request.run, None, &["update"]),
+            QueryRun(request) => visit(PayloadMut::Payload(&mut request.payload), &request.run, None, &["query"]),
+            ResolvePromise(request) => {
                 let (id, ..) = split_call_ref(&request.promise)
                     .ok_or_else(|| E::from(format!("`{}` is not the id of a promise", request.promise)))?;
                 let run = RunKey::new(request.namespace.clone(), id);
                 visit(of_result(&mut request.result), &run, None, &["promise"])
             }
             // Attachments are read by the server, which passes them to models.
-            Call::PutAttachment(_)
-            | Call::ReadRun(_)
-            | Call::ReadTask(_)
-            | Call::CancelTask(_)
-            | Call::ReadPendingReason(_)
-            | Call::ReadBlockers(_)
-            | Call::ListDeleted(_)
-            | Call::ReadLog(_)
-            | Call::ReadEntries(_)
-            | Call::WatchRun(_)
-            | Call::ReadStream(_)
-            | Call::ListRuns(_)
-            | Call::ListChildren(_)
-            | Call::ListVersions(_)
-            | Call::ReadSpend(_)
-            | Call::CancelRun(_)
-            | Call::TerminateRun(_)
-            | Call::PauseRun(_)
-            | Call::ResumeRun(_)
-            | Call::RetryRun(_)
-            | Call::ForkRun(_)
-            | Call::ResetRun(_)
-            | Call::BulkRuns(_)
-            | Call::BulkDelete(_)
-            | Call::DeleteRun(_)
-            | Call::ListApprovals(_)
-            | Call::DecideApproval(_)
-            | Call::ListWorkers(_)
-            | Call::ListQuarantined(_)
-            | Call::RetryTask(_)
-            | Call::ListQueues(_) => Ok(()),
+            PutAttachment(_) | ReadRun(_) | ReadTask(_) | CancelTask(_) | ReadPendingReason(_) | ReadBlockers(_)
+            | ListDeleted(_) | ReadLog(_) | ReadEntries(_) | WatchRun(_) | ReadStream(_) | ListRuns(_) | ListChildren(_)
+            | ListVersions(_) | ReadSpend(_) | CancelRun(_) | TerminateRun(_) | PauseRun(_) | ResumeRun(_) | RetryRun(_)
+            | ForkRun(_) | ResetRun(_) | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | DecideApproval(_)
+            | ListWorkers(_) | ListQuarantined(_) | RetryTask(_) | ListQueues(_) => Ok(()),
         }
     }
 }

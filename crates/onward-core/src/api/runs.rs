@@ -25,18 +25,14 @@ message! {
         /// Budget of the run and its children; ignored if the run exists already.
         9 => budget: Option<Budget>,
     }
-}
 
-message! {
     pub struct Signal {
         1 => name: Name,
         2 => payload: Payload,
         /// Idempotency key: a repeat with the same id is the same signal.
         3 => signal_id: Option<String>,
     }
-}
 
-message! {
     pub struct StartReply {
         /// False if the run existed already.
         1 => created: bool,
@@ -44,9 +40,7 @@ message! {
         /// The receipt of the signal that was sent with the start.
         3 => signal: Option<Appended>,
     }
-}
 
-message! {
     /// The receipt of an input.
     #[derive(Copy, Eq)]
     pub struct Appended {
@@ -57,12 +51,8 @@ message! {
         /// The run was waiting and has something to do now.
         4 => woke: bool,
     }
-}
 
-message! {
-    pub struct RunRequest {
-        1 => run: RunKey,
-    }
+    pub struct RunRequest { 1 => run: RunKey }
 }
 
 impl From<RunKey> for RunRequest {
@@ -82,25 +72,9 @@ numbered! {
     /// The reason why a run that has work is not running.
     pub enum PendingReason {
         /// No known worker has code for the kind and version of the run. The run continues when one connects.
-        0 => NoCompatibleWorker,
+        0 => NoCompatibleWorker / "no_compatible_worker",
         /// A worker has the code and claims the run when it has a free slot.
-        1 => Queued,
-    }
-}
-
-impl PendingReason {
-    /// Returns the stable word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PendingReason::NoCompatibleWorker => "no_compatible_worker",
-            PendingReason::Queued => "queued",
-        }
-    }
-}
-
-impl std::fmt::Display for PendingReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+        1 => Queued / "queued",
     }
 }
 
@@ -112,17 +86,13 @@ message! {
         3 => from: Index,
         4 => limit: usize,
     }
-}
 
-message! {
     pub struct LogPage {
         1 => records: Vec<Record>,
         /// Not all requested records fit: read on after the last one.
         2 => more: bool,
     }
-}
 
-message! {
     pub struct WatchRequest {
         1 => run: RunKey,
         /// The position that the caller knows already.
@@ -131,9 +101,7 @@ message! {
         /// How long to wait for a later position.
         5 => wait_ms: u64,
     }
-}
 
-message! {
     pub struct WatchReply {
         1 => generation: u32,
         2 => next_index: Index,
@@ -141,9 +109,7 @@ message! {
         /// Present if the run is closed.
         4 => outcome: Option<Result<Payload, Failure>>,
     }
-}
 
-message! {
     pub struct StreamRequest {
         1 => run: RunKey,
         /// The offset of the last frame that the caller has; if absent, the reply begins with what is not final yet.
@@ -151,9 +117,7 @@ message! {
         /// How long to wait for more.
         3 => wait_ms: u64,
     }
-}
 
-message! {
     /// A page of a stream.
     pub struct StreamPage {
         1 => frames: Vec<StreamFrame>,
@@ -171,35 +135,17 @@ impl StreamPage {
 
 message! {
     /// A value that a run's code emitted for listeners; not recorded.
-    pub struct Emitted {
-        1 => name: String,
-        2 => value: Payload,
-    }
-}
+    pub struct Emitted { 1 => name: String, 2 => value: Payload }
 
-message! {
-    pub struct SignalRequest {
-        1 => run: RunKey,
-        2 => signal: Signal,
-    }
-}
+    pub struct SignalRequest { 1 => run: RunKey, 2 => signal: Signal }
+    pub struct ReasonRequest { 1 => run: RunKey, 2 => reason: String }
 
-message! {
-    pub struct ReasonRequest {
-        1 => run: RunKey,
-        2 => reason: String,
-    }
-}
-
-message! {
     pub struct ResumeRequest {
         1 => run: RunKey,
         /// Limits that replace the current ones.
         2 => budget: Option<Budget>,
     }
-}
 
-message! {
     pub struct RetryRequest {
         1 => run: RunKey,
         /// Idempotency key: a repeat with the same id is the same request.
@@ -208,9 +154,7 @@ message! {
         /// Also executes calls again that failed with `outcome_unknown`.
         4 => include_outcome_unknown: bool,
     }
-}
 
-message! {
     pub struct ForkRequest {
         1 => run: RunKey,
         /// The id of the new run. A repeat of the same fork is the same run. Without an id, all resets of a run to one point
@@ -260,13 +204,9 @@ message! {
         1 => created: bool,
         2 => head: RunHead,
     }
-}
 
-message! {
     pub struct DoneReply {}
-}
 
-message! {
     /// An update or a query.
     pub struct AskRequest {
         1 => run: RunKey,
@@ -275,25 +215,19 @@ message! {
         /// For updates: a repeat with the same id returns the same result.
         4 => update_id: String,
     }
-}
 
-message! {
     pub struct AskReply {
         /// Absent if the code has no such query, or if an update has no result yet.
         1 => answer: Option<Result<Payload, Failure>>,
     }
-}
 
-message! {
     pub struct DecideRequest {
         1 => namespace: Namespace,
         /// `RUN~GENERATION~CALL`.
         2 => approval: String,
         3 => decide: Decide,
     }
-}
 
-message! {
     /// A person's decision of an approval.
     #[derive(Eq)]
     pub struct Decide {
@@ -304,9 +238,7 @@ message! {
         /// Idempotency key: a repeat with the same id is the same decision; another id loses.
         4 => decision_id: String,
     }
-}
 
-message! {
     pub struct ResolveRequest {
         1 => namespace: Namespace,
         /// `RUN~GENERATION~CALL`.
@@ -315,9 +247,7 @@ message! {
         /// Idempotency key: a repeat with the same id is the same resolution; another id loses.
         4 => resolution_id: String,
     }
-}
 
-message! {
     pub struct DriveRequest {
         1 => run: RunKey,
         /// The worker that gets the run, by the id in its `hello`.
@@ -326,9 +256,7 @@ message! {
         /// A decision of one of the run's approvals.
         4 => decision: Option<DecideRequest>,
     }
-}
 
-message! {
     pub struct DriveReply {
         1 => head: RunHead,
         /// The run is on its way to the worker. If false, it has nothing to do.

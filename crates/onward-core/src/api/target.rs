@@ -22,47 +22,29 @@ pub trait HasTarget {
 }
 
 macro_rules! targets {
-    ($($request:ident: |$of:ident| $target:expr;)*) => {$(
+    ($(|$of:ident| $target:expr => $($request:ident),*;)*) => {$($(
         impl HasTarget for $request {
             fn target(&mut self) -> Target<'_> {
                 let $of = self;
                 $target
             }
         }
-    )*};
+    )*)*};
 }
 
 targets! {
-    StartRequest: |of| Target::Run(&of.run);
-    StartTaskRequest: |of| Target::Run(&of.task);
-    RunRequest: |of| Target::Run(&of.run);
-    ReasonRequest: |of| Target::Run(&of.run);
-    LogRequest: |of| Target::Run(&of.run);
-    EntriesRequest: |of| Target::Run(&of.run);
-    AppendEntryRequest: |of| Target::Run(&of.run);
-    BranchRequest: |of| Target::Run(&of.run);
-    MessageRequest: |of| Target::Run(&of.run);
-    ResumeAgentRequest: |of| Target::Run(&of.run);
-    WatchRequest: |of| Target::Run(&of.run);
-    StreamRequest: |of| Target::Run(&of.run);
-    SignalRequest: |of| Target::Run(&of.run);
-    ResumeRequest: |of| Target::Run(&of.run);
-    RetryRequest: |of| Target::Run(&of.run);
-    ForkRequest: |of| Target::Run(&of.run);
-    AskRequest: |of| Target::Run(&of.run);
-    DriveRequest: |of| Target::Run(&of.run);
-    DecideRequest: |of| Target::Call(&mut of.namespace, &of.approval);
-    ResolveRequest: |of| Target::Call(&mut of.namespace, &of.promise);
-    TaskRequest: |of| Target::Call(&mut of.namespace, &of.task);
-    DeletedQuery: |of| Target::Namespace(&mut of.namespace, of.run.as_ref());
-    WaitQuery: |of| Target::Namespace(&mut of.namespace, of.run.as_ref());
-    TaskQuery: |of| Target::Namespace(&mut of.namespace, of.run.as_ref());
-    ChildrenQuery: |of| Target::Run(&of.run);
-    RunQuery: |of| Target::Namespace(&mut of.namespace, None);
-    NamespaceRequest: |of| Target::Namespace(&mut of.namespace, None);
-    SpendQuery: |of| Target::Namespace(&mut of.namespace, None);
-    BulkRequest: |of| Target::Namespace(&mut of.filter.namespace, None);
-    PutAttachmentRequest: |_of| Target::Nothing;
+    |of| Target::Run(&of.run) =>
+        StartRequest, RunRequest, ReasonRequest, LogRequest, EntriesRequest, AppendEntryRequest, BranchRequest, MessageRequest,
+        ResumeAgentRequest, WatchRequest, StreamRequest, SignalRequest, ResumeRequest, RetryRequest, ForkRequest, AskRequest,
+        DriveRequest, ChildrenQuery;
+    |of| Target::Run(&of.task) => StartTaskRequest;
+    |of| Target::Call(&mut of.namespace, &of.approval) => DecideRequest;
+    |of| Target::Call(&mut of.namespace, &of.promise) => ResolveRequest;
+    |of| Target::Call(&mut of.namespace, &of.task) => TaskRequest;
+    |of| Target::Namespace(&mut of.namespace, of.run.as_ref()) => DeletedQuery, WaitQuery, TaskQuery;
+    |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, SpendQuery;
+    |of| Target::Namespace(&mut of.filter.namespace, None) => BulkRequest;
+    |_of| Target::Nothing => PutAttachmentRequest;
 }
 
 /// Splits `RUN~GENERATION~CALL` from the right, because a run's id may contain `~`.

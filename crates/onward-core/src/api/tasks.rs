@@ -14,9 +14,7 @@ message! {
         /// Trace context of the caller, as a `traceparent`; by default the header of this name. An invalid value is ignored.
         5 => trace: Option<String>,
     }
-}
 
-message! {
     /// The current view of a standalone task.
     pub struct TaskView {
         1 => head: RunHead,
@@ -38,39 +36,20 @@ numbered! {
     /// The state of a standalone task.
     pub enum TaskStatus {
         /// Waits for a worker or for its next attempt.
-        0 => Queued,
-        1 => Running,
+        0 => Queued / "queued",
+        1 => Running / "running",
         /// Off its queue because it lost too many workers; an operator decides.
-        2 => Quarantined,
-        3 => Completed,
-        4 => Failed,
-        5 => Canceled,
-        6 => Terminated,
-    }
-}
-
-impl TaskStatus {
-    /// Returns the stable word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TaskStatus::Queued => "queued",
-            TaskStatus::Running => "running",
-            TaskStatus::Quarantined => "quarantined",
-            TaskStatus::Completed => "completed",
-            TaskStatus::Failed => "failed",
-            TaskStatus::Canceled => "canceled",
-            TaskStatus::Terminated => "terminated",
-        }
+        2 => Quarantined / "quarantined",
+        3 => Completed / "completed",
+        4 => Failed / "failed",
+        5 => Canceled / "canceled",
+        6 => Terminated / "terminated",
     }
 }
 
 message! {
-    pub struct BlockersReply {
-        1 => blocked_on: Vec<Blocker>,
-    }
-}
+    pub struct BlockersReply { 1 => blocked_on: Vec<Blocker> }
 
-message! {
     /// The reason why a task of a run is not executed.
     #[derive(Eq)]
     pub struct Blocker {
@@ -109,25 +88,13 @@ impl Blocker {
 numbered! {
     pub enum BlockReason {
         /// No known worker takes tasks of this kind from its queue.
-        0 => NoWorker,
+        0 => NoWorker / "no_worker",
         /// The provider rate-limited the key that the task uses, for all workers that have the kind.
-        1 => LimitClosed,
+        1 => LimitClosed / "limit_closed",
         /// The task lost too many workers and is off its queue until an operator retries it.
-        2 => Quarantined,
+        2 => Quarantined / "quarantined",
         /// The last attempt failed, and the retry delay is not over.
-        3 => Retries,
-    }
-}
-
-impl BlockReason {
-    /// Returns the stable word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BlockReason::NoWorker => "no_worker",
-            BlockReason::LimitClosed => "limit_closed",
-            BlockReason::Quarantined => "quarantined",
-            BlockReason::Retries => "retries",
-        }
+        3 => Retries / "retries",
     }
 }
 
@@ -137,9 +104,7 @@ message! {
         /// Its run, generation and call id: `order-1~0~2`.
         2 => task: String,
     }
-}
 
-message! {
     /// A query for tasks.
     #[derive(Default)]
     pub struct TaskQuery {
@@ -150,23 +115,15 @@ message! {
         /// Permits a list without the runs of databases that are down.
         4 => partly: bool,
     }
-}
 
-message! {
     pub struct TasksReply {
         1 => tasks: Vec<Task>,
         /// The databases whose runs are missing, if that was permitted.
         2 => missing: Vec<String>,
     }
-}
 
-message! {
-    pub struct QueuesReply {
-        1 => queues: Vec<QueueInfo>,
-    }
-}
+    pub struct QueuesReply { 1 => queues: Vec<QueueInfo> }
 
-message! {
     /// The tasks of a queue, and the number of its workers.
     pub struct QueueInfo {
         1 => count: TaskCount,

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - BR1: between a request and the commit that executes it there are only results of steps that were running. A generation
-//!   accepts one request (R15); of several in an older log, the last one counts.
+//!   accepts one request (R15).
 //! - BR2: a consumed signal stays consumed if its content is an entry of the abandoned branch. All other signals, updates and
 //!   cancellation requests are carried over.
 //! - BR3 (SG3): the segment does not close while an abandoned call with an effect is unmatched and not accepted.
@@ -72,7 +72,7 @@ impl Engine {
         self.abandon_all(&records, index, &request);
         self.take_along(&records);
         let BranchRequested { from, depth, entry, checkpoint, input, .. } = *request;
-        self.go_on_behind(from, depth);
+        self.branch(from, depth);
         let is_said = entry.is_some();
         if let Some(OutsideEntry { role, content, .. }) = entry {
             self.append_entry(role, content);
@@ -84,10 +84,7 @@ impl Engine {
         (next.keys, next.handoff, next.tally) = (checkpoint.keys, checkpoint.handoff, checkpoint.tally);
         self.out.push(RunContinued { input, checkpoint: Some(Box::new(next)) }.into());
         self.ended = true;
-        match self.check_effects(&self.out) {
-            Some(fault) => Err(fault), // BR3
-            None => Ok(self.draft(false)),
-        }
+        self.try_draft(false) // BR3
     }
 
     /// Abandons everything that the segment has recorded.

@@ -12,6 +12,18 @@ pub(super) struct StepIdentity {
     pub input_hash: Option<Hash>,
 }
 
+impl StepIdentity {
+    /// Returns the step of a recorded result, with its call id.
+    pub fn of(event: &Event) -> Option<(StepIdentity, &CallId)> {
+        let (call_id, name, input_hash) = match event {
+            Event::StepCompleted(event) => (&event.call_id, &event.name, event.input_hash),
+            Event::StepFailed(event) => (&event.call_id, &event.name, event.input_hash),
+            _ => return None,
+        };
+        Some((StepIdentity { name: name.clone(), input_hash }, call_id))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepPhase {
     /// Not begun by this process.

@@ -134,7 +134,7 @@ impl Engine {
     /// Returns true if the commit that covers the request canceled the step at `call_id`, which had not begun as far as known here;
     /// `None` if there is no such commit yet.
     fn recorded_as_interrupted(&self, call_id: &CallId) -> Option<bool> {
-        let has_run = |event: &Event| step_of(event) == Some(call_id);
+        let has_run = |event: &Event| event.is_step_result() && event.call_id() == Some(call_id);
         let queued = || self.queue.iter().map(|queued| &queued.record);
         let is_in_batch = self.batch.iter().any(|delivery| has_run(&delivery.event));
         if is_in_batch || self.expected.iter().chain(queued()).any(|record| record.events.iter().any(has_run)) {
@@ -193,14 +193,5 @@ impl Engine {
             self.cancel.due = false;
             self.interrupt(call_id, self.delivered.unwrap_or_default());
         }
-    }
-}
-
-/// Returns the step whose attempt has ended.
-fn step_of(event: &Event) -> Option<&CallId> {
-    match event {
-        Event::StepCompleted(step) => Some(&step.call_id),
-        Event::StepFailed(step) => Some(&step.call_id),
-        _ => None,
     }
 }

@@ -11,17 +11,7 @@ impl Engine {
     pub fn start_child(&mut self, kind: Name, input: Payload) -> CallId {
         let call_id = self.next_call_id();
         let child = self.child_id(&call_id);
-        let event = ChildStarted {
-            call_id: call_id.clone(),
-            child: child.clone(),
-            kind: kind.clone(),
-            version: None,
-            input_hash: Hash::of(&input),
-            input,
-            on_parent_close: OnParentClose::Cancel,
-            is_spawned: false,
-            budget: None,
-        };
+        let event = child_started(call_id.clone(), child.clone(), kind.clone(), input);
         // Here and not with the commit: the code may read the id of its child at once.
         if let Some((child, adopted)) = self.adopt_child(&event) {
             self.open(call_id.clone(), CallDetails::Child { child, kind }, Some(adopted.into()));
@@ -36,17 +26,7 @@ impl Engine {
     pub fn spawn_child(&mut self, kind: Name, input: Payload, budget: Option<Budget>) -> RunId {
         let call_id = self.next_call_id();
         let child = crate::run::reopen::spawned_id(&self.key().id, self.generation(), &call_id, self.seed());
-        let event = ChildStarted {
-            call_id,
-            child: child.clone(),
-            kind,
-            version: None,
-            input_hash: Hash::of(&input),
-            input,
-            on_parent_close: OnParentClose::Cancel,
-            is_spawned: true,
-            budget,
-        };
+        let event = ChildStarted { is_spawned: true, budget, ..child_started(call_id, child.clone(), kind, input) };
         if let Some((child, adopted)) = self.adopt_child(&event) {
             self.out.push(adopted.into());
             return child;
@@ -106,9 +86,7 @@ impl Engine {
 
     /// Sets an id chosen by the code for the child at `call_id`.
     pub fn set_child_id(&mut self, call_id: &CallId, id: RunId) {
-        if let Some(super::call::Call { what: CallDetails::Child { child, .. }, .. }) = self.calls.get_mut(call_id) {
-            *child = id.clone();
-        }
+        self.rename_child(call_id, id.clone());
         self.configure(call_id, &mut |event| {
             if let Event::ChildStarted(event) = event {
                 event.child = id.clone();
@@ -129,28 +107,21 @@ impl Engine {
         crate::run::reopen::child_id(&self.key().id, self.generation(), call_id)
     }
 
-    /// Returns the call with the recorded id of the child, if the log is older than the current derivation of ids.
-    pub(super) fn with_recorded_child(&mut self, recorded: &Event, asked: Event) -> Event {
-        let (Event::ChildStarted(recorded), Event::ChildStarted(event)) = (recorded, &asked) else { return asked };
-        let (run, generation, call_id) = (&self.key().id, self.generation(), &event.call_id);
-        let is_derived = event.child == self.child_id(call_id);
-        if !is_derived || crate::run::reopen::old_child_id(run, generation, call_id).as_ref() != Some(&recorded.child) {
-            return asked;
-        }
-        let mut event = event.clone();
-        event.child = recorded.child.clone();
-        if let Some(super::call::Call { what: CallDetails::Child { child, .. }, .. }) = self.calls.get_mut(&event.call_id) {
-            *child = recorded.child.clone();
-        }
-        Event::ChildStarted(event)
-    }
-
     /// Replaces the ids of children that are restarted.
     pub(super) fn children_again(&mut self, children: Vec<crate::log::event::ChildAgain>) {
         for again in children {
-            if let Some(super::call::Call { what: CallDetails::Child { child, .. }, .. }) = self.calls.get_mut(&again.call_id) {
-                *child = again.child;
-            }
+            self.rename_child(&again.call_id, again.child);
         }
     }
+
+    fn rename_child(&mut self, call_id: &CallId, id: RunId) {
+        if let Some(super::call::Call { what: CallDetails::Child { child, .. }, .. }) = self.calls.get_mut(call_id) {
+            *child = id;
+        }
+    }
+}
+
+fn child_started(call_id: CallId, child: RunId, kind: Name, input: Payload) -> ChildStarted {
+    let (version, input_hash, on_parent_close) = (None, Hash::of(&input), OnParentClose::Cancel);
+    ChildStarted { call_id, child, kind, version, input_hash, input, on_parent_close, is_spawned: false, budget: None }
 }

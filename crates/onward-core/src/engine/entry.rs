@@ -134,14 +134,8 @@ impl Engine {
         &self.agent.entries
     }
 
-    /// Continues after an earlier entry, which is the `depth`th of its conversation.
-    pub fn branch(&mut self, from: Hash, depth: u64) {
-        self.agent.leaf = Some(from);
-        self.agent.depth = depth;
-    }
-
-    /// Continues after any entry, or from the beginning.
-    pub(super) fn go_on_behind(&mut self, from: Option<Hash>, depth: u64) {
+    /// Continues after an earlier entry, which is the `depth`th of its conversation, or from the beginning.
+    pub fn branch(&mut self, from: Option<Hash>, depth: u64) {
         (self.agent.leaf, self.agent.depth) = (from, depth);
     }
 

@@ -6,7 +6,7 @@ use super::call::{Call, CallDetails};
 use super::{Advance, Engine, Fault};
 use crate::log::event::RunStarted;
 use crate::run::ancestry::{Ancestry, Identity};
-use crate::{Branch, CallId, Event, Index, Name, Payload, RunKey};
+use crate::{Branch, CallId, Event, Index, RunKey};
 
 /// The number of calls of each branch at a point.
 struct CallCounts {
@@ -36,8 +36,7 @@ pub(super) struct Identities {
 
 impl Identities {
     pub fn new(key: &RunKey) -> Identities {
-        let nothing = RunStarted::new(Name::new("unknown").expect("a constant name"), Payload::null(), 0);
-        Identities { ancestry: Ancestry::new(key, &nothing), now: 0, marks: Vec::new() }
+        Identities { ancestry: Ancestry::alone(key), now: 0, marks: Vec::new() }
     }
 
     pub fn is_set_aside(&self, index: Index) -> bool {

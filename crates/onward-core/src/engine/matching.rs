@@ -5,6 +5,7 @@
 
 use super::call::StepIdentity;
 use super::{Engine, Fault};
+use crate::log::codec::Field;
 use crate::log::event::{Checkpoint, Divergence, SuspendReason};
 use crate::{CallId, Event, Failure, Hash, Index, Payload, Record};
 
@@ -31,6 +32,7 @@ impl Engine {
             self.pass_identity();
             return Ok(());
         }
+        self.adopt_asked();
         let mut asked = self.take_out();
         self.match_marker(&expected);
         let postponed =
@@ -38,7 +40,7 @@ impl Engine {
         let end = asked.pop_if(|event| postponed && matches!(event, Event::RunContinued(_)));
         let mut asked = asked.into_iter();
         for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
-            match asked.next().map(|event| self.with_recorded_child(recorded, event)) {
+            match asked.next() {
                 Some(event) if recorded == &event || self.is_same(recorded, &event) => {
                     self.last_matched = Some(Matched::Asked(Box::new(event)))
                 }
@@ -92,15 +94,11 @@ impl Engine {
 
     /// Describes the recorded step if the code has not called one at its call id.
     fn missing_step(&self, event: &Event) -> Option<String> {
-        let (call_id, name, input_hash) = match event {
-            Event::StepCompleted(event) => (&event.call_id, &event.name, event.input_hash),
-            Event::StepFailed(event) => (&event.call_id, &event.name, event.input_hash),
-            _ => return None,
-        };
+        let (identity, call_id) = StepIdentity::of(event)?;
         let asked =
             matches!(self.calls.get(call_id), Some(super::call::Call { what: super::call::CallDetails::Step { .. }, .. }));
         let known = asked || self.dropped_steps.contains_key(call_id);
-        (!known).then(|| describe_step(&StepIdentity { name: name.clone(), input_hash }, call_id))
+        (!known).then(|| describe_step(&identity, call_id))
     }
 
     fn diverged(&self, index: Index, recorded: String, asked: Option<String>) -> Fault {
@@ -179,46 +177,19 @@ fn same(a: Option<&Payload>, b: Option<&Payload>) -> bool {
 
 /// Returns the event with its payloads in canonical form: the order of a hash map is no divergence (ADR 0003).
 pub fn canonical(event: &Event) -> Event {
-    let spell = |payload: &mut Payload| *payload = payload.canonical();
     let mut event = event.clone();
-    match &mut event {
-        Event::TaskScheduled(event) => spell(&mut event.input),
-        Event::ChildStarted(event) => spell(&mut event.input),
-        Event::ApprovalRequested(event) => event.show.iter_mut().for_each(spell),
-        Event::StateSet(event) => spell(&mut event.value),
-        Event::SignalSent(event) => spell(&mut event.payload),
-        Event::UpdateAnswered(event) => event.result = canonical_result(&event.result),
-        Event::StepCompleted(event) => spell(&mut event.output),
-        Event::RunCompleted(event) => spell(&mut event.output),
-        Event::RunContinued(event) => {
-            spell(&mut event.input);
-            event.checkpoint.iter_mut().for_each(|checkpoint| spell(&mut checkpoint.state));
-        }
-        Event::EntryAppended(event) => spell(&mut event.content),
-        Event::RunFailed(event) => spell_failure(&mut event.failure),
-        Event::RunCanceled(event) => spell_failure(&mut event.failure),
-        _ => {}
+    event.visit_payloads_mut(&mut |payload| *payload = payload.canonical());
+    if let Some(failure) = event.failure_mut() {
+        failure.diagnosis = None; // not every reader of a log gets it
     }
     event
 }
 
 /// Returns a result with its payload in canonical form.
 pub fn canonical_result(result: &Result<Payload, Failure>) -> Result<Payload, Failure> {
-    match result {
-        Ok(payload) => Ok(payload.canonical()),
-        Err(failure) => {
-            let mut failure = failure.clone();
-            spell_failure(&mut failure);
-            Err(failure)
-        }
-    }
-}
-
-fn spell_failure(failure: &mut Failure) {
-    if let Some(details) = &mut failure.details {
-        **details = details.canonical();
-    }
-    failure.diagnosis = None; // not every reader of a log gets it
+    let mut result = result.clone();
+    result.visit_payloads_mut(&mut |payload| *payload = payload.canonical());
+    result.map_err(|failure| Failure { diagnosis: None, ..failure })
 }
 
 fn describe_step(identity: &StepIdentity, call_id: &CallId) -> String {
@@ -272,8 +243,9 @@ pub fn describe(event: &Event) -> String {
         },
         Event::EntryAppended(e) => format!("the {} entry {} at {}", e.role, value(&e.content), e.call_id),
         Event::CallAdopted(e) => format!("taking over the call at {} at {}", e.from, e.call_id),
-        Event::StepCompleted(e) => describe_step(&StepIdentity { name: e.name.clone(), input_hash: e.input_hash }, &e.call_id),
-        Event::StepFailed(e) => describe_step(&StepIdentity { name: e.name.clone(), input_hash: e.input_hash }, &e.call_id),
-        other => other.name().replace('_', " "),
+        other => match StepIdentity::of(other) {
+            Some((identity, call_id)) => describe_step(&identity, call_id),
+            None => other.name().replace('_', " "),
+        },
     }
 }

@@ -55,7 +55,9 @@ pub use signal::Pattern;
 pub use step::StepPoll;
 
 use crate::failure::{FAILURE_BYTES_MAX, truncate};
-use crate::log::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SignalReceived, SuspendReason};
+use crate::log::event::{
+    CarriedSignal, Divergence, PauseReason, RetryRequested, RunForked, RunPaused, SignalReceived, SuspendReason,
+};
 use crate::run::{Carries, Commit};
 use crate::spend::budget::Purse;
 use crate::{Branch, CALL_ID_PARTS_MAX, CallId, CommitId, Epoch, Event, Index, Name, Payload, Record, RunKey, Timestamp};
@@ -524,9 +526,9 @@ impl Engine {
         if self.identities.is_set_aside(index) {
             return self.set_aside(index, event);
         }
-        let Some(mut event) = self.segment.readdress(event) else { return Ok(None) };
+        let Some(mut event) = self.segment.abandoned_calls.readdress(event) else { return Ok(None) };
         if let Event::CallAdopted(adopted) = &event {
-            let Some(answer) = self.segment.take_answer(adopted) else { return Ok(None) };
+            let Some(answer) = self.segment.abandoned_calls.take_answer(adopted) else { return Ok(None) };
             event = answer;
             self.unsettled = true;
         }
@@ -554,18 +556,13 @@ impl Engine {
             Event::PromiseResolved(event) => self.answer(&event.call_id, index, event.result),
             Event::UpdateReceived(event) => return Ok(self.update_received(event)),
             Event::CancelRequested(event) => self.cancel_requested(index, &event.reason),
-            Event::RetryRequested(event) => {
-                self.children_again(event.children);
-                self.segment.forget_decisions();
-                None
-            }
-            Event::RunForked(event) => {
-                self.children_again(event.children);
-                self.segment.forget_decisions();
+            Event::RetryRequested(RetryRequested { children, .. }) | Event::RunForked(RunForked { children, .. }) => {
+                self.children_again(children);
+                self.segment.abandoned_calls.forget_decisions();
                 None
             }
             Event::RunPaused(event) if event.reason == PauseReason::ApprovalNeeded => {
-                self.segment.forget_decisions();
+                self.segment.abandoned_calls.forget_decisions();
                 None
             }
             // Calls of the code itself, and events for the runtime only.
@@ -602,7 +599,7 @@ impl Engine {
     /// Drafts a commit of the code's calls, unless an abandoned effect or the segment's length forbids it.
     fn try_draft(&mut self, waits: bool) -> Result<Advance, Fault> {
         self.adopt_asked();
-        match self.check_effects(&self.out).or_else(|| self.check_length()) {
+        match self.check_effects().or_else(|| self.check_length()) {
             Some(fault) => Err(fault),
             None => Ok(self.draft(waits && !self.adopts_answered())),
         }
@@ -645,7 +642,6 @@ impl Engine {
     /// Returns the calls of the code since the last commit. Events after the code's end, such as a canceled task, go before the
     /// end, which nothing may follow (H2).
     fn take_out(&mut self) -> Vec<Event> {
-        self.adopt_asked();
         let mut events = std::mem::take(&mut self.out);
         self.out_batch += 1;
         if let Some(position) = events.iter().position(Event::ends_log) {

@@ -89,6 +89,7 @@ impl Engine {
     /// Commits everything but the end, at the horizon at which the code called it.
     pub(super) fn postpone_end(&mut self) -> Advance {
         self.postpones_end = false;
+        self.adopt_asked();
         let end = self.out.iter().position(Event::ends_log).map(|position| self.out.remove(position));
         self.out.push(RunSuspended { reason: SuspendReason::Continuing }.into());
         let advance = self.draft(true);

@@ -62,7 +62,7 @@ pub(super) struct Segment {
     live_path: LivePath,
     /// The call ids that the code has passed.
     passed: BTreeSet<CallId>,
-    abandoned_calls: AbandonedCalls,
+    pub abandoned_calls: AbandonedCalls,
     last_pause: Option<RunPaused>,
     /// The event from which its length is counted (SG6).
     counted_from: Index,
@@ -92,9 +92,7 @@ impl Segment {
                 Event::ApprovalDecided(event) => self.abandoned_calls.decided(event),
                 Event::RunPaused(event) => self.last_pause = Some(event.clone()),
                 Event::RunResumed(_) => match self.last_pause.take() {
-                    Some(pause) if pause.reason == PauseReason::EffectAbandoned => {
-                        self.abandoned_calls.accept(pause.left, record.index)
-                    }
+                    Some(pause) if pause.reason == PauseReason::EffectAbandoned => self.abandoned_calls.accept(pause.left),
                     Some(pause) if pause.reason == PauseReason::UnstableSegment => self.unstable = 0,
                     Some(pause) if pause.reason == PauseReason::SegmentTooLong => self.counted_from = record.index,
                     _ => {}
@@ -109,16 +107,6 @@ impl Segment {
         }
     }
 
-    /// Returns the event as an answer to the call that took its call over; `None` while there is none.
-    pub fn readdress(&mut self, event: Event) -> Option<Event> {
-        self.abandoned_calls.readdress(event)
-    }
-
-    /// Returns the earlier answer to a call whose takeover is durable now.
-    pub fn take_answer(&mut self, adopted: &CallAdopted) -> Option<Event> {
-        self.abandoned_calls.take_answer(adopted)
-    }
-
     /// Returns true if the child belongs to an abandoned call that was not taken over.
     pub fn has_abandoned(&self, child: &RunId) -> bool {
         self.abandoned_calls.abandoned_children().any(|(left, _)| left == child)
@@ -131,11 +119,6 @@ impl Segment {
     /// Returns those of them that outlive the generation.
     pub fn abandoned_spawned(&self) -> Vec<RunId> {
         self.abandoned_calls.abandoned_children().filter(|(_, is_spawned)| *is_spawned).map(|(child, _)| child.clone()).collect()
-    }
-
-    /// Ignores approvals in abandoned parts of the log, because the log continues from a copy (Z8).
-    pub fn forget_decisions(&mut self) {
-        self.abandoned_calls.forget_decisions();
     }
 
     /// Sets the conversation that the segment begins with.
@@ -374,15 +357,13 @@ impl Engine {
         )))
     }
 
-    /// Returns a fault if these events may not be recorded while an abandoned effect is unmatched (SG3).
-    pub(super) fn check_effects(&self, events: &[Event]) -> Option<Fault> {
+    /// Returns a fault if the code's calls may not be recorded while an abandoned effect is unmatched (SG3).
+    pub(super) fn check_effects(&self) -> Option<Fault> {
         let unmatched = self.segment.abandoned_calls.loose_effects();
         let begins = |event: &Event| matches!(effect_of(event), EffectOf::Attempt | EffectOf::Always);
         let is_new = |event: &Event| event.ends_log() || (!event.is_step_result() && begins(event));
-        if unmatched.is_empty() || !events.iter().any(is_new) {
-            return None;
-        }
-        let asked = events.iter().find(|event| is_new(event)).map(super::matching::describe).unwrap_or_default();
+        let asked = self.out.iter().find(|event| is_new(event)).filter(|_| !unmatched.is_empty())?;
+        let asked = super::matching::describe(asked);
         let (left, words): (Vec<CallId>, Vec<String>) = unmatched.into_iter().unzip();
         let message = format!(
             "the code abandoned {}, and now attempts {asked}; check this, then accept it with `onward run resume {}`",

@@ -5,23 +5,16 @@
 
 use super::{Advance, Engine};
 use crate::log::event::{UpdateAnswered, UpdateReceived};
-use crate::{Event, Failure, Name, Payload};
+use crate::{Failure, Name, Payload};
 
 impl Engine {
     /// Handles a received update: the code answers it, unless it has ended.
     pub(super) fn update_received(&mut self, update: UpdateReceived) -> Option<Advance> {
-        if self.ended && !self.is_recorded_answer(&update.update_id) {
+        if self.ended {
             self.keep_update(update); // N8
             return None;
         }
         Some(Advance::Update(update))
-    }
-
-    /// Returns true if the commit that the code is compared with answers the update: recorded answers stay, also those from
-    /// before N8.
-    fn is_recorded_answer(&self, update_id: &str) -> bool {
-        let recorded = self.expected.iter().flat_map(|record| &record.events);
-        recorded.into_iter().any(|event| matches!(event, Event::UpdateAnswered(answer) if answer.update_id == update_id))
     }
 
     /// Keeps an update without a handler until the code has one.

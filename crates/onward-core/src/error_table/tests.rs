@@ -36,3 +36,59 @@ fn codes_are_distinct_and_statuses_are_errors() {
     }
     assert_eq!(ErrorCode::find("no_such_code"), None);
 }
+
+/// Codes without a hint in the table.
+const WITHOUT_HINT: &[ErrorCode] = &[
+    // The hint depends on the case, and the error that maps to the code has it.
+    ErrorCode::NotConfirmed,
+    ErrorCode::WaitTimedOut,
+    ErrorCode::RegisterInvalid,
+    ErrorCode::ListenRefused,
+    ErrorCode::ListenFailed,
+    ErrorCode::StoreUnsupported,
+    ErrorCode::TlsFilesUnusable,
+    ErrorCode::KeyFileUnusable,
+    ErrorCode::KeyFileNotWritten,
+    ErrorCode::WebhookFileUnusable,
+    ErrorCode::WebhookFileNotWritten,
+    ErrorCode::WebhookSecretInvalid,
+    ErrorCode::Usage,
+    ErrorCode::Io,
+    ErrorCode::Failed,
+    ErrorCode::LogUnreadable,
+    ErrorCode::ConfigInvalid,
+    ErrorCode::DirectoryMissing,
+    ErrorCode::ServerUnreachable,
+    // onward-llm and onward-mcp have the hints.
+    ErrorCode::ModelRateLimited,
+    ErrorCode::ModelQuotaExhausted,
+    ErrorCode::ModelOverloaded,
+    ErrorCode::ModelFailed,
+    ErrorCode::EmptyModelResponse,
+    ErrorCode::ModelRequestRefused,
+    ErrorCode::ModelKeyRefused,
+    ErrorCode::ContextTooLong,
+    ErrorCode::ModelAnswerBroken,
+    ErrorCode::ModelAnswerTooLarge,
+    ErrorCode::ModelTimedOut,
+    ErrorCode::ModelDisconnected,
+    ErrorCode::ModelUnreachable,
+    ErrorCode::AttachmentMissing,
+    ErrorCode::AttachmentDamaged,
+    ErrorCode::AttachmentUnreadable,
+    ErrorCode::UnknownModel,
+    ErrorCode::ModelKeyMissing,
+    ErrorCode::ToolSourceUnreachable,
+    ErrorCode::ToolSourceGone,
+    ErrorCode::ToolTimedOut,
+    ErrorCode::ToolResultTooLarge,
+    ErrorCode::ToolCallRefused,
+    ErrorCode::ToolKeyRefused,
+    ErrorCode::ToolSourceBroken,
+];
+
+#[test]
+fn every_code_has_a_hint_or_is_listed_as_one_without() {
+    let without: Vec<ErrorCode> = ErrorCode::ALL.iter().copied().filter(|code| code.hint().is_none()).collect();
+    assert_eq!(without, WITHOUT_HINT, "add a hint to the row, or list the code here with the reason");
+}

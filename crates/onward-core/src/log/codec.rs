@@ -13,7 +13,8 @@ use serde_json::json;
 use crate::conversation::EntryCursor;
 use crate::log::CommitId;
 use crate::log::schema::{FieldLine, Proto, Schema, text_number};
-use crate::{CallId, Epoch, Failure, Hash, Index, Name, Payload, RunId, Timestamp};
+use crate::spend::PicoDollars;
+use crate::{CallId, Epoch, Failure, Hash, Index, Name, Namespace, Payload, RunId, Timestamp, WorkerId};
 
 /// An error of decoding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -216,12 +217,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Declares a struct together with its field numbers.
+/// Declares structs together with their field numbers.
 #[macro_export]
 macro_rules! message {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$fmeta:meta])* $number:literal => $field:ident: $type:ty,)* }) => {
-        $(#[$meta])*
+    ($($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$fmeta:meta])* $number:literal => $field:ident: $type:ty),* $(,)? })*) => {$(
         #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        $(#[$meta])*
         $vis struct $name { $($(#[$fmeta])* pub $field: $type,)* }
 
         impl $crate::log::codec::Message for $name {
@@ -283,17 +284,16 @@ macro_rules! message {
                 })
             }
         }
-    };
+    )*};
 }
 
-/// Declares an enum of unit variants with stable numbers; text form is snake_case.
+/// Declares an enum of unit variants with stable numbers and words; the word is also the JSON form.
 #[macro_export]
 macro_rules! numbered {
-    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $number:literal => $variant:ident,)* }) => {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $number:literal => $variant:ident / $word:literal,)* }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize)]
-        #[serde(rename_all = "snake_case")]
-        $vis enum $name { $($(#[$vmeta])* $variant,)* }
+        $vis enum $name { $($(#[$vmeta])* #[serde(rename = $word)] $variant,)* }
 
         impl $name {
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
@@ -305,6 +305,21 @@ macro_rules! numbered {
 
             pub fn from_number(number: u64) -> Option<$name> {
                 match number { $($number => Some($name::$variant),)* _ => None }
+            }
+
+            /// Returns the stable word.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word,)* }
+            }
+
+            pub fn from_word(word: &str) -> Option<$name> {
+                match word { $($word => Some($name::$variant),)* _ => None }
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.as_str())
             }
         }
 
@@ -323,7 +338,7 @@ macro_rules! numbered {
                 $name::from_number(0)
             }
             fn proto(schema: &mut $crate::log::schema::Schema) -> $crate::log::schema::Proto {
-                schema.enumeration(stringify!($name), &[$(stringify!($meta)),*], &[$(($number, stringify!($variant))),*])
+                schema.enumeration(stringify!($name), &[$(stringify!($meta)),*], &[$(($number, stringify!($variant), $word)),*])
             }
         }
     };
@@ -370,7 +385,7 @@ macro_rules! choice {
                 <$name as $crate::log::codec::Message>::decode_fields(raw.bytes(stringify!($name))?)
             }
             fn proto(schema: &mut $crate::log::schema::Schema) -> $crate::log::schema::Proto {
-                schema.one_of(stringify!($name), &[$(stringify!($meta)),*], "is", |schema| vec![
+                schema.one_of(stringify!($name), &[$(stringify!($meta)),*], "is", Vec::new(), |schema| vec![
                     $($crate::log::schema::FieldLine {
                         number: $number,
                         name: $text,
@@ -383,113 +398,59 @@ macro_rules! choice {
     };
 }
 
-impl Field for u64 {
-    const SHAPE: Shape = Shape::Varint;
+/// Implements [`Field`] for types that are encoded as a varint, with the conversions to and from a `u64`.
+macro_rules! varint_field {
+    ($($(#[$doc:meta])* $type:ty: $proto:literal $(as $json:expr)?, $into:expr, $from:expr;)*) => {$(
+        $(#[$doc])*
+        impl Field for $type {
+            const SHAPE: Shape = Shape::Varint;
 
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        if *self != 0 {
-            put_number(number, *self, out);
+            fn encode(&self, number: u32, out: &mut Vec<u8>) {
+                let into: fn($type) -> u64 = $into;
+                if into(*self) != 0 {
+                    put_number(number, into(*self), out);
+                }
+            }
+            fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+                let into: fn($type) -> u64 = $into;
+                put_number(number, into(*self), out);
+            }
+            fn decode(raw: Raw<'_>) -> Result<$type, DecodeError> {
+                let from: fn(u64) -> Option<$type> = $from;
+                from(raw.varint("number")?).ok_or(DecodeError::Invalid { what: "number" })
+            }
+            fn absent() -> Option<$type> {
+                Some(<$type>::default())
+            }
+            fn proto(_: &mut Schema) -> Proto {
+                Proto::scalar($proto)$(.with_json($json))?
+            }
         }
-    }
-    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
-        put_number(number, *self, out);
-    }
-    fn decode(raw: Raw<'_>) -> Result<u64, DecodeError> {
-        raw.varint("number")
-    }
-    fn absent() -> Option<u64> {
-        Some(0)
-    }
-    fn proto(_: &mut Schema) -> Proto {
-        Proto::scalar("uint64")
-    }
+    )*};
 }
 
-impl Field for u32 {
-    const SHAPE: Shape = Shape::Varint;
-
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        u64::from(*self).encode(number, out);
-    }
-    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
-        u64::from(*self).encode_present(number, out);
-    }
-    fn decode(raw: Raw<'_>) -> Result<u32, DecodeError> {
-        u32::try_from(raw.varint("number")?).map_err(|_| DecodeError::Invalid { what: "number" })
-    }
-    fn absent() -> Option<u32> {
-        Some(0)
-    }
-    fn proto(_: &mut Schema) -> Proto {
-        Proto::scalar("uint32")
-    }
+varint_field! {
+    u64: "uint64", |number| number, Some;
+    u32: "uint32", u64::from, |number| u32::try_from(number).ok();
+    /// A count, such as a page size: a `uint32`, so that every language has a plain number for it.
+    usize: "uint32", |count| u64::from(u32::try_from(count).unwrap_or(u32::MAX)), |number| Some(u32::try_from(number).ok()? as usize);
+    i32: "sint32", |number| zigzag(number.into()), |number| i32::try_from(unzigzag(number)).ok();
+    i64: "sint64", zigzag, |number| Some(unzigzag(number));
+    bool: "bool", u64::from, |number| Some(number != 0);
+    Timestamp: "uint64" as json!({"type": "string", "format": "date-time"}), |at| at.0, |number| Some(Timestamp(number));
+    Index: "uint64", |index| index.0, |number| Some(Index(number));
+    Epoch: "uint64", |epoch| epoch.0, |number| Some(Epoch(number));
+    CommitId: "uint64" as text_number(), |id| id.0, |number| Some(CommitId(number));
+    PicoDollars: "uint64" as json!({"type": "string"}), |money| money.0, |number| Some(PicoDollars(number));
 }
 
-/// A count, such as a page size: a `uint32`, so that every language has a plain number for it.
-impl Field for usize {
-    const SHAPE: Shape = Shape::Varint;
-
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        u32::try_from(*self).unwrap_or(u32::MAX).encode(number, out);
-    }
-    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
-        u32::try_from(*self).unwrap_or(u32::MAX).encode_present(number, out);
-    }
-    fn decode(raw: Raw<'_>) -> Result<usize, DecodeError> {
-        u32::decode(raw).map(|count| count as usize)
-    }
-    fn absent() -> Option<usize> {
-        Some(0)
-    }
-    fn proto(_: &mut Schema) -> Proto {
-        Proto::scalar("uint32")
-    }
+/// Encodes a protobuf `sint32` or `sint64`.
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
 }
 
-impl Field for i32 {
-    const SHAPE: Shape = Shape::Varint;
-
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        zigzag(*self).encode(number, out);
-    }
-    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
-        zigzag(*self).encode_present(number, out);
-    }
-    fn decode(raw: Raw<'_>) -> Result<i32, DecodeError> {
-        let zigzag = u32::decode(raw)?;
-        Ok((zigzag >> 1) as i32 ^ -((zigzag & 1) as i32))
-    }
-    fn absent() -> Option<i32> {
-        Some(0)
-    }
-    fn proto(_: &mut Schema) -> Proto {
-        Proto::scalar("sint32")
-    }
-}
-
-/// Encodes `value` like a protobuf `sint32` (zigzag).
-fn zigzag(value: i32) -> u32 {
-    ((value << 1) ^ (value >> 31)) as u32
-}
-
-impl Field for bool {
-    const SHAPE: Shape = Shape::Varint;
-
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        u64::from(*self).encode(number, out);
-    }
-    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
-        u64::from(*self).encode_present(number, out);
-    }
-    fn decode(raw: Raw<'_>) -> Result<bool, DecodeError> {
-        Ok(raw.varint("flag")? != 0)
-    }
-    fn absent() -> Option<bool> {
-        Some(false)
-    }
-    fn proto(_: &mut Schema) -> Proto {
-        Proto::scalar("bool")
-    }
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
 impl Field for String {
@@ -677,12 +638,9 @@ impl Field for Result<Payload, Failure> {
     }
     fn proto(schema: &mut Schema) -> Proto {
         let lines = |schema: &mut Schema, [ok, failed]: [&'static str; 2]| {
-            vec![
-                FieldLine { number: 1, name: ok, docs: &[], proto: Payload::proto(schema) },
-                FieldLine { number: 2, name: failed, docs: &[], proto: Failure::proto(schema) },
-            ]
+            vec![FieldLine::new(1, ok, Payload::proto(schema)), FieldLine::new(2, failed, Failure::proto(schema))]
         };
-        let proto = schema.one_of("Outcome", &[], "result", |schema| lines(schema, ["ok", "failed"]));
+        let proto = schema.one_of("Outcome", &[], "result", Vec::new(), |schema| lines(schema, ["ok", "failed"]));
         // Serde names the variants of `Result` like Rust.
         let json = lines(schema, ["Ok", "Err"]);
         schema.set_json_choice("Outcome", &[], &json);
@@ -702,14 +660,16 @@ impl Field for Result<Payload, Failure> {
     }
 }
 
+/// Implements [`Field`] for types that are encoded as a text, with the conversions.
 macro_rules! text_field {
-    ($($type:ty: $what:literal),*) => {$(
+    ($($type:ty: $what:literal, $text:ident, $read:expr;)*) => {$(
         impl Field for $type {
             fn encode(&self, number: u32, out: &mut Vec<u8>) {
-                put_bytes(number, self.as_str().as_bytes(), out);
+                put_bytes(number, self.$text().as_bytes(), out);
             }
             fn decode(raw: Raw<'_>) -> Result<Self, DecodeError> {
-                <$type>::new(raw.text($what)?).map_err(|_| DecodeError::Invalid { what: $what })
+                let read: fn(&str) -> Option<$type> = $read;
+                read(raw.text($what)?).ok_or(DecodeError::Invalid { what: $what })
             }
             fn proto(_: &mut Schema) -> Proto {
                 Proto::scalar("string")
@@ -717,45 +677,14 @@ macro_rules! text_field {
         }
     )*};
 }
-text_field!(Name: "name", RunId: "run id", crate::Namespace: "namespace", crate::WorkerId: "worker id");
 
-impl Field for EntryCursor {
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        put_bytes(number, self.to_string().as_bytes(), out);
-    }
-    fn decode(raw: Raw<'_>) -> Result<EntryCursor, DecodeError> {
-        raw.text("entry cursor")?.parse().map_err(|_| DecodeError::Invalid { what: "entry cursor" })
-    }
-    fn proto(_: &mut Schema) -> Proto {
-        Proto::scalar("string")
-    }
+text_field! {
+    Name: "name", as_str, |text| Name::new(text).ok();
+    RunId: "run id", as_str, |text| RunId::new(text).ok();
+    Namespace: "namespace", as_str, |text| Namespace::new(text).ok();
+    WorkerId: "worker id", as_str, |text| WorkerId::new(text).ok();
+    EntryCursor: "entry cursor", to_string, |text| text.parse().ok();
 }
-
-macro_rules! number_field {
-    ($($type:ident $(=> $json:expr)?),*) => {$(
-        impl Field for $type {
-            const SHAPE: Shape = Shape::Varint;
-
-            fn encode(&self, number: u32, out: &mut Vec<u8>) {
-                self.0.encode(number, out);
-            }
-            fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
-                self.0.encode_present(number, out);
-            }
-            fn decode(raw: Raw<'_>) -> Result<Self, DecodeError> {
-                u64::decode(raw).map($type)
-            }
-            fn absent() -> Option<Self> {
-                Some($type(0))
-            }
-            fn proto(_: &mut Schema) -> Proto {
-                Proto::scalar("uint64")$(.with_json($json))?
-            }
-        }
-    )*};
-}
-
-number_field!(Timestamp => json!({"type": "string", "format": "date-time"}), Index, Epoch, CommitId => text_number());
 
 impl Field for Hash {
     fn encode(&self, number: u32, out: &mut Vec<u8>) {

@@ -8,7 +8,6 @@
 //! - E2: every input that answers a call names the call's [`CallId`].
 
 mod agent;
-mod checkpoint;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -24,8 +23,7 @@ use crate::spend::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
 use crate::{CallId, Failure, Hash, Index, Name, Payload, RunId, RunKey, Timestamp, message, numbered};
-pub use agent::{CallAdopted, EntryAppended, Quote, SegmentAbandoned};
-pub use checkpoint::{Checkpoint, EntryKey, EntryLocation, Tally};
+pub use agent::{CallAdopted, Checkpoint, EntryAppended, EntryKey, EntryLocation, Quote, SegmentAbandoned, Tally};
 
 /// The storage of an event's content: inline, or boxed if it would enlarge every other event.
 macro_rules! held {
@@ -63,7 +61,7 @@ macro_rules! events {
             }
 
             fn lines(schema: &mut Schema) -> Vec<FieldLine> {
-                vec![$(FieldLine { number: $number, name: $text, docs: &[], proto: $name::proto(schema) },)*]
+                vec![$(FieldLine::new($number, $text, $name::proto(schema)),)*]
             }
 
             /// Returns the call id of a commit event; `None` for inputs and for events that belong to no call.
@@ -189,7 +187,7 @@ impl Field for Event {
     }
     fn proto(schema: &mut Schema) -> Proto {
         let docs = &["doc = \"One fact in a log.\""];
-        let proto = schema.one_of("Event", docs, "event", Event::lines);
+        let proto = schema.one_of("Event", docs, "event", Vec::new(), Event::lines);
         let choices = Event::lines(schema);
         schema.set_json_tagged("Event", docs, &choices);
         proto
@@ -211,6 +209,27 @@ impl Event {
     /// Returns true for the result of a step; all other events of a commit are calls of the code.
     pub fn is_step_result(&self) -> bool {
         matches!(self, Event::StepCompleted(_) | Event::StepFailed(_))
+    }
+
+    /// Returns the call id of the wait, task or child that the event cancels.
+    pub fn canceled_call(&self) -> Option<&CallId> {
+        let cancels = matches!(self, Event::WaitCanceled(_) | Event::TaskCanceled(_) | Event::ChildCanceled(_));
+        self.call_id().filter(|_| cancels)
+    }
+
+    /// Returns the result of the run if the event ends it; `None` if the run continues as its next generation.
+    pub fn outcome(&self) -> Option<Result<Payload, Failure>> {
+        match self {
+            Event::RunCompleted(event) => Some(Ok(event.output.clone())),
+            Event::RunFailed(event) => Some(Err(event.failure.clone())),
+            Event::RunCanceled(event) => Some(Err(event.failure.clone())),
+            Event::TerminateRequested(TerminateRequested { reason, .. }) => {
+                let colon = if reason.is_empty() { "" } else { ": " };
+                let failure = Failure::new("terminated", format!("the run was terminated{colon}{reason}"));
+                Some(Err(Failure { retryable: false, ..failure }))
+            }
+            _ => None,
+        }
     }
 
     /// Returns true if the run's head stores the content of the event, and not only its arrival.
@@ -267,12 +286,12 @@ impl ParentLink {
     /// Returns true if both are the same call. The child of an earlier incarnation of the parent is a different one (R10).
     pub fn is_same_call(&self, other: &ParentLink) -> bool {
         (&self.run, self.generation, &self.call_id) == (&other.run, other.generation, &other.call_id)
-            && is_same_life(self.incarnation, other.incarnation)
+            && is_same_incarnation(self.incarnation, other.incarnation)
     }
 }
 
-/// Returns true if both may be the same incarnation of a run; older logs do not record it.
-pub(crate) fn is_same_life(one: Option<u64>, other: Option<u64>) -> bool {
+/// Returns true if both may be the same incarnation of a run; `None` is an unknown one.
+pub(crate) fn is_same_incarnation(one: Option<u64>, other: Option<u64>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
@@ -280,11 +299,11 @@ numbered! {
     /// The effect of a parent's end on an open child.
     pub enum OnParentClose {
         /// The child is canceled and may compensate.
-        0 => Cancel,
+        0 => Cancel / "cancel",
         /// The child is terminated at once.
-        1 => Terminate,
+        1 => Terminate / "terminate",
         /// The child continues on its own.
-        2 => Abandon,
+        2 => Abandon / "abandon",
     }
 }
 
@@ -296,9 +315,7 @@ message! {
         3 => signal_id: Option<String>,
         4 => sender: Option<RunKey>,
     }
-}
 
-message! {
     pub struct RunStarted {
         1 => kind: Name,
         /// The version of the code that the run is pinned to; `None` if the kind has no versions.
@@ -405,22 +422,15 @@ impl RunStarted {
 
 message! {
     /// Kind and options of a standalone task; its input is that of the run.
-    pub struct StandaloneTask {
-        1 => kind: Name,
-        2 => options: TaskOptions,
-    }
-}
+    pub struct StandaloneTask { 1 => kind: Name, 2 => options: TaskOptions }
 
-message! {
     pub struct SignalReceived {
         1 => name: Name,
         2 => payload: Payload,
         3 => signal_id: Option<String>,
         4 => sender: Option<RunKey>,
     }
-}
 
-message! {
     pub struct ApprovalDecided {
         1 => call_id: CallId,
         2 => approved: bool,
@@ -428,41 +438,12 @@ message! {
         4 => decided_by: Option<String>,
         5 => decision_id: String,
     }
-}
 
-message! {
-    pub struct PromiseResolved {
-        1 => call_id: CallId,
-        2 => result: Result<Payload, Failure>,
-        3 => resolution_id: String,
-    }
-}
+    pub struct PromiseResolved { 1 => call_id: CallId, 2 => result: Result<Payload, Failure>, 3 => resolution_id: String }
+    pub struct UpdateReceived { 1 => update_id: String, 2 => name: Name, 3 => payload: Payload }
+    pub struct TaskCompleted { 1 => call_id: CallId, 2 => output: Payload, 3 => attempts: u32 }
+    pub struct TaskFailed { 1 => call_id: CallId, 2 => failure: Failure, 3 => attempts: u32 }
 
-message! {
-    pub struct UpdateReceived {
-        1 => update_id: String,
-        2 => name: Name,
-        3 => payload: Payload,
-    }
-}
-
-message! {
-    pub struct TaskCompleted {
-        1 => call_id: CallId,
-        2 => output: Payload,
-        3 => attempts: u32,
-    }
-}
-
-message! {
-    pub struct TaskFailed {
-        1 => call_id: CallId,
-        2 => failure: Failure,
-        3 => attempts: u32,
-    }
-}
-
-message! {
     /// The start of a task's attempt, recorded before a worker gets it.
     pub struct TaskAttempted {
         1 => call_id: CallId,
@@ -474,9 +455,7 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => began_at: Option<Timestamp>,
     }
-}
 
-message! {
     /// The cost of a task's attempt: in one record with the result of the task, or alone if the task has no result or had it
     /// before.
     pub struct TaskAttemptEnded {
@@ -496,15 +475,9 @@ message! {
         /// One line per model; empty if the attempt was released before it began.
         8 => spend: Vec<Spend>,
     }
-}
 
-message! {
-    pub struct TimerFired {
-        1 => call_id: CallId,
-    }
-}
+    pub struct TimerFired { 1 => call_id: CallId }
 
-message! {
     pub struct ChildCompleted {
         1 => call_id: CallId,
         2 => output: Payload,
@@ -515,9 +488,7 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => spent: Option<BudgetUse>,
     }
-}
 
-message! {
     pub struct ChildFailed {
         1 => call_id: CallId,
         2 => failure: Failure,
@@ -528,24 +499,16 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => spent: Option<BudgetUse>,
     }
-}
 
-message! {
-    pub struct CancelRequested {
-        1 => reason: String,
-    }
-}
+    pub struct CancelRequested { 1 => reason: String }
 
-message! {
     pub struct TerminateRequested {
         1 => reason: String,
         /// The fork that continues instead of this run, from an earlier point.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => reset_to: Option<RunId>,
     }
-}
 
-message! {
     /// A restarted child that replaces the one in the log.
     pub struct ChildAgain {
         1 => call_id: CallId,
@@ -554,9 +517,7 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => budget: Option<Budget>,
     }
-}
 
-message! {
     /// A request to retry a failed run: the failures that ended it are set aside (see [`crate::run::reopen`]).
     pub struct RetryRequested {
         /// Idempotency key: a repeat with the same id is the same request.
@@ -570,9 +531,7 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         5 => budget_max: Option<Budget>,
     }
-}
 
-message! {
     /// The run continues from a copy of another run's log; the events before this one are the copy.
     pub struct RunForked {
         1 => from: RunKey,
@@ -591,14 +550,9 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         9 => budget_max: Option<Budget>,
     }
-}
 
-message! {
     /// The end of a spawned child: reports the use of its budget only. The code requests the result with `child_awaited`.
-    pub struct ChildSettled {
-        1 => child: RunId,
-        2 => spent: BudgetUse,
-    }
+    pub struct ChildSettled { 1 => child: RunId, 2 => spent: BudgetUse }
 }
 
 impl ChildSettled {
@@ -609,12 +563,8 @@ impl ChildSettled {
 
 message! {
     /// A request of a run that continues from a copy of the parent's log, to receive the result of this child as well.
-    pub struct ResultRequested {
-        1 => by: ParentLink,
-    }
-}
+    pub struct ResultRequested { 1 => by: ParentLink }
 
-message! {
     /// A request to branch from an earlier entry of an agent's conversation: the open segment is abandoned, and the agent resumes
     /// from a checkpoint before it.
     pub struct BranchRequested {
@@ -639,23 +589,23 @@ numbered! {
     /// The reason why a run is paused.
     pub enum PauseReason {
         /// A request.
-        0 => Requested,
+        0 => Requested / "requested",
         /// The code made a call that is not in the log.
-        1 => Diverged,
+        1 => Diverged / "diverged",
         /// The code panicked, awaited a foreign future, or could not be started.
-        2 => ActivationFailed,
+        2 => ActivationFailed / "activation_failed",
         /// The recorded version of a change is below what the code still supports.
-        3 => VersionTooOld,
+        3 => VersionTooOld / "version_too_old",
         /// An agent's code abandoned its segment too often.
-        4 => UnstableSegment,
+        4 => UnstableSegment / "unstable_segment",
         /// An agent's code abandoned a call that had an effect, and would continue without it.
-        5 => EffectAbandoned,
+        5 => EffectAbandoned / "effect_abandoned",
         /// A limit of the budget is reached, and the run would spend more.
-        6 => BudgetExhausted,
+        6 => BudgetExhausted / "budget_exhausted",
         /// An agent has recorded too many events since its last checkpoint.
-        7 => SegmentTooLong,
+        7 => SegmentTooLong / "segment_too_long",
         /// The run continues from a copy, and its approvals must be given again.
-        8 => ApprovalNeeded,
+        8 => ApprovalNeeded / "approval_needed",
     }
 }
 
@@ -670,9 +620,7 @@ message! {
         4 => nearest: Option<String>,
         5 => hint: String,
     }
-}
 
-message! {
     pub struct RunPaused {
         1 => reason: PauseReason,
         2 => message: String,
@@ -693,6 +641,15 @@ impl RunPaused {
     }
 }
 
+/// Returns the attempt of a step in a JSON event without one.
+fn first_attempt() -> u32 {
+    1
+}
+
+fn cancel_child() -> OnParentClose {
+    OnParentClose::Cancel
+}
+
 message! {
     #[derive(Default)]
     pub struct RunResumed {
@@ -700,81 +657,67 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         1 => budget: Option<Budget>,
     }
-}
 
-message! {
     pub struct StepCompleted {
         1 => call_id: CallId,
         2 => name: Name,
         3 => input_hash: Option<Hash>,
         4 => output: Payload,
+        #[serde(default = "first_attempt")]
         5 => attempt: u32,
+        #[serde(default)]
         6 => took_ms: u64,
     }
-}
 
-message! {
     pub struct StepFailed {
         1 => call_id: CallId,
         2 => name: Name,
         3 => input_hash: Option<Hash>,
         4 => failure: Failure,
+        #[serde(default = "first_attempt")]
         5 => attempt: u32,
+        #[serde(default)]
         6 => took_ms: u64,
         /// The time of the next attempt; `None` makes the failure final.
         7 => retry_at: Option<Timestamp>,
     }
-}
 
-message! {
     pub struct TaskScheduled {
         1 => call_id: CallId,
         2 => kind: Name,
+        #[serde(default)]
         3 => input_hash: Hash,
         4 => input: Payload,
+        #[serde(default)]
         5 => options: TaskOptions,
     }
-}
 
-message! {
-    pub struct TaskCanceled {
-        1 => call_id: CallId,
-    }
-}
+    pub struct TaskCanceled { 1 => call_id: CallId }
+    pub struct TimerStarted { 1 => call_id: CallId, 2 => due_at: Timestamp }
 
-message! {
-    pub struct TimerStarted {
-        1 => call_id: CallId,
-        2 => due_at: Timestamp,
-    }
-}
-
-message! {
     pub struct SignalAwaited {
         1 => call_id: CallId,
         /// The name, or a pattern with `*`.
         2 => name: Name,
         3 => deadline: Option<Timestamp>,
+        #[serde(default)]
         4 => is_pattern: bool,
     }
-}
 
-message! {
     pub struct SignalConsumed {
         1 => call_id: CallId,
         2 => name: Name,
         /// The index of the `signal_received` (or of the `run_started` that carried the signal over).
         3 => index: Index,
     }
-}
 
-message! {
     pub struct ApprovalRequested {
         1 => call_id: CallId,
         2 => name: Name,
         3 => title: String,
         4 => description: Option<String>,
         5 => show: Option<Payload>,
+        #[serde(default)]
         6 => deciders: Vec<String>,
         7 => deadline: Option<Timestamp>,
         /// A hash of data beyond `show` that the decision is bound to: a request with another hash is another request.
@@ -784,46 +727,24 @@ message! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => not_by_requester: bool,
     }
-}
 
-message! {
-    pub struct PromiseCreated {
-        1 => call_id: CallId,
-        2 => name: Name,
-        3 => deadline: Option<Timestamp>,
-    }
-}
+    pub struct PromiseCreated { 1 => call_id: CallId, 2 => name: Name, 3 => deadline: Option<Timestamp> }
 
-message! {
     /// The code no longer waits for this timer, signal, approval or promise.
-    pub struct WaitCanceled {
-        1 => call_id: CallId,
-    }
-}
+    pub struct WaitCanceled { 1 => call_id: CallId }
 
-message! {
-    pub struct StateSet {
-        1 => call_id: CallId,
-        2 => key: Name,
-        3 => value: Payload,
-    }
-}
+    pub struct StateSet { 1 => call_id: CallId, 2 => key: Name, 3 => value: Payload }
+    pub struct StateCleared { 1 => call_id: CallId, 2 => key: Name }
 
-message! {
-    pub struct StateCleared {
-        1 => call_id: CallId,
-        2 => key: Name,
-    }
-}
-
-message! {
     pub struct ChildStarted {
         1 => call_id: CallId,
         2 => child: RunId,
         3 => kind: Name,
         4 => version: Option<Name>,
+        #[serde(default)]
         5 => input_hash: Hash,
         6 => input: Payload,
+        #[serde(default = "cancel_child")]
         7 => on_parent_close: OnParentClose,
         /// The child's share of the parent's budget: at most what is left when it is started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -832,90 +753,48 @@ message! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => is_spawned: bool,
     }
-}
 
-message! {
     /// A call that waits for the end of a child spawned here or in an earlier generation.
-    pub struct ChildAwaited {
-        1 => call_id: CallId,
-        2 => child: RunId,
-    }
-}
+    pub struct ChildAwaited { 1 => call_id: CallId, 2 => child: RunId }
 
-message! {
-    pub struct ChildCanceled {
-        1 => call_id: CallId,
-        2 => child: RunId,
-    }
-}
-
-message! {
-    pub struct SignalSent {
-        1 => call_id: CallId,
-        2 => to: RunId,
-        3 => name: Name,
-        4 => payload: Payload,
-    }
-}
-
-message! {
-    pub struct VersionChosen {
-        1 => change: Name,
-        2 => version: u32,
-    }
-}
-
-message! {
-    pub struct UpdateAnswered {
-        1 => update_id: String,
-        2 => result: Result<Payload, Failure>,
-    }
+    pub struct ChildCanceled { 1 => call_id: CallId, 2 => child: RunId }
+    pub struct SignalSent { 1 => call_id: CallId, 2 => to: RunId, 3 => name: Name, 4 => payload: Payload }
+    pub struct VersionChosen { 1 => change: Name, 2 => version: u32 }
+    pub struct UpdateAnswered { 1 => update_id: String, 2 => result: Result<Payload, Failure> }
 }
 
 numbered! {
     /// The reason for a commit without other events.
     pub enum SuspendReason {
         /// The code polled its mailbox; what it observed is durable before anything follows from it.
-        0 => Polled,
+        0 => Polled / "polled",
         /// The code consumed inputs without making a call.
-        1 => Settled,
+        1 => Settled / "settled",
         /// The code called continue as new, and inputs arrived before that was recorded. This commit has the calls up to then;
         /// the end follows in a later one, which carries the inputs.
-        2 => Continuing,
+        2 => Continuing / "continuing",
     }
 }
 
 message! {
-    pub struct RunSuspended {
-        1 => reason: SuspendReason,
-    }
-}
+    pub struct RunSuspended { 1 => reason: SuspendReason }
 
-message! {
     pub struct RunCompleted {
         1 => output: Payload,
         /// The number of attempts of a standalone task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => attempts: Option<u32>,
     }
-}
 
-message! {
     pub struct RunFailed {
         1 => failure: Failure,
         /// The number of attempts of a standalone task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => attempts: Option<u32>,
     }
-}
 
-message! {
-    pub struct RunCanceled {
-        1 => failure: Failure,
-    }
-}
+    pub struct RunCanceled { 1 => failure: Failure }
 
-message! {
     /// The run continues with a fresh log, which carries the unconsumed signals.
     pub struct RunContinued {
         1 => input: Payload,
@@ -923,17 +802,10 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => checkpoint: Option<Box<Checkpoint>>,
     }
-}
 
-message! {
     /// Limits that the code sets; they lower the run's limits, except for granted ones (BG4).
-    pub struct BudgetSet {
-        1 => call_id: CallId,
-        2 => budget: Budget,
-    }
-}
+    pub struct BudgetSet { 1 => call_id: CallId, 2 => budget: Budget }
 
-message! {
     /// An attribute that the code set.
     pub struct AttributeSet {
         1 => call_id: CallId,

@@ -25,9 +25,7 @@ message! {
         2 => events: Vec<Payload>,
         3 => state: Option<ExternalState>,
     }
-}
 
-message! {
     /// The state of an external run; replaces the state before it.
     pub struct ExternalState {
         1 => kind: Name,
@@ -36,9 +34,7 @@ message! {
         /// The engine's own data, not interpreted here.
         4 => data: Payload,
     }
-}
 
-message! {
     /// The part of a run's head that only external runs have.
     #[derive(Copy, Eq, Default)]
     pub struct ExternalHead {

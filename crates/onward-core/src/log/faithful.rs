@@ -156,12 +156,12 @@ impl Serializer for Faithful {
 }
 
 macro_rules! elements {
-    ($($holder:ident: $method:ident;)+) => {
+    ($($holder:ident: $method:ident($($key:ty)?);)+) => {
         $(impl ser::$holder for Faithful {
             type Ok = ();
             type Error = Error;
 
-            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+            fn $method<T: Serialize + ?Sized>(&mut self, $(_: $key,)? value: &T) -> Result<(), Error> {
                 value.serialize(*self)
             }
 
@@ -173,32 +173,12 @@ macro_rules! elements {
 }
 
 elements! {
-    SerializeSeq: serialize_element;
-    SerializeTuple: serialize_element;
-    SerializeTupleStruct: serialize_field;
-    SerializeTupleVariant: serialize_field;
-}
-
-macro_rules! fields {
-    ($($holder:ident;)+) => {
-        $(impl ser::$holder for Faithful {
-            type Ok = ();
-            type Error = Error;
-
-            fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), Error> {
-                value.serialize(*self)
-            }
-
-            fn end(self) -> Result<(), Error> {
-                Ok(())
-            }
-        })+
-    };
-}
-
-fields! {
-    SerializeStruct;
-    SerializeStructVariant;
+    SerializeSeq: serialize_element();
+    SerializeTuple: serialize_element();
+    SerializeTupleStruct: serialize_field();
+    SerializeTupleVariant: serialize_field();
+    SerializeStruct: serialize_field(&'static str);
+    SerializeStructVariant: serialize_field(&'static str);
 }
 
 impl ser::SerializeMap for Faithful {

@@ -17,6 +17,7 @@ pub mod external;
 pub(crate) mod faithful;
 pub mod projection;
 pub mod schema;
+mod text_form;
 pub mod text_number;
 pub mod transfer;
 
@@ -158,23 +159,13 @@ impl Field for Record {
             &["doc = \"An input, or a whole commit; `commit` is absent for an input. The cost of an attempt comes before the result of its task.\""],
             |schema| {
                 let (commit, event) = (CommitHeader::proto(schema), Event::proto(schema));
-                vec![
-                    FieldLine { number: 1, name: "commit", docs: &[], proto: commit },
-                    FieldLine { number: 2, name: "events", docs: &[], proto: event.repeated() },
-                ]
+                vec![FieldLine::new(1, "commit", commit), FieldLine::new(2, "events", event.repeated())]
             },
         );
         schema.message("Record", &["doc = \"One append, with the index of its first event.\""], |_| {
-            vec![
-                FieldLine { number: 1, name: "index", docs: &[], proto: Proto::scalar("uint64") },
-                FieldLine {
-                    number: 2,
-                    name: "at",
-                    docs: &["doc = \"Milliseconds since 1970, by the store's clock.\""],
-                    proto: Proto::scalar("uint64"),
-                },
-                FieldLine { number: 3, name: "body", docs: &[], proto: body },
-            ]
+            let docs = &["doc = \"Milliseconds since 1970, by the store's clock.\""];
+            let at = FieldLine { docs, ..FieldLine::new(2, "at", Proto::scalar("uint64")) };
+            vec![FieldLine::new(1, "index", Proto::scalar("uint64")), at, FieldLine::new(3, "body", body)]
         })
     }
 }

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::log::event::ChildStarted;
+use crate::log::event::{ChildStarted, RetryRequested, RunForked};
 use crate::run::ancestry::Ancestry;
 use crate::run::{Effect, IdempotencyRecord, RunHead, Wait, WaitKind, wait_key};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
@@ -129,13 +129,9 @@ impl Projection {
             }
             Event::ChildCompleted(event) => drop(self.children.remove(&event.call_id)),
             Event::ChildFailed(event) if !set_aside => drop(self.children.remove(&event.call_id)),
-            Event::RetryRequested(event) => {
+            Event::RetryRequested(RetryRequested { children, .. }) | Event::RunForked(RunForked { children, .. }) => {
                 self.go_on(record.at);
-                event.children.iter().for_each(|again| self.rename_child(&again.call_id, &again.child));
-            }
-            Event::RunForked(event) => {
-                self.go_on(record.at);
-                event.children.iter().for_each(|again| self.rename_child(&again.call_id, &again.child));
+                children.iter().for_each(|again| self.rename_child(&again.call_id, &again.child));
             }
             Event::RunPaused(event) => event.asks.iter().for_each(|call_id| self.ask_again(call_id, record.at)),
             _ => {}

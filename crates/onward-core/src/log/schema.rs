@@ -67,6 +67,13 @@ pub struct FieldLine {
     pub proto: Proto,
 }
 
+impl FieldLine {
+    /// Returns a line without documentation.
+    pub fn new(number: u32, name: &'static str, proto: Proto) -> FieldLine {
+        FieldLine { number, name, docs: &[], proto }
+    }
+}
+
 /// The messages and enums collected so far.
 #[derive(Debug, Default)]
 pub struct Schema {
@@ -83,19 +90,8 @@ impl Schema {
         })
     }
 
-    /// Adds a message with exactly one of its fields set.
+    /// Adds a message with exactly one of its choices set, and the fields `beside` them.
     pub fn one_of(
-        &mut self,
-        name: &str,
-        docs: &[&str],
-        field: &str,
-        choices: impl FnOnce(&mut Schema) -> Vec<FieldLine>,
-    ) -> Proto {
-        self.one_of_beside(name, docs, field, Vec::new(), choices)
-    }
-
-    /// Adds a message with exactly one of its choices set, and other fields.
-    pub fn one_of_beside(
         &mut self,
         name: &str,
         docs: &[&str],
@@ -113,11 +109,12 @@ impl Schema {
         })
     }
 
-    pub fn enumeration(&mut self, name: &str, docs: &[&str], values: &[(u32, &str)]) -> Proto {
+    /// Adds an enum; a value has a number, a name and a JSON form.
+    pub fn enumeration(&mut self, name: &str, docs: &[&str], values: &[(u32, &str, &str)]) -> Proto {
         self.block(name, docs, "enum", |schema, text| {
-            let names: Vec<String> = values.iter().map(|(_, value)| shout(value).to_lowercase()).collect();
-            schema.json.insert(name.to_owned(), described(json!({"type": "string", "enum": names}), docs));
-            for (number, value) in values {
+            let words: Vec<&str> = values.iter().map(|(_, _, word)| *word).collect();
+            schema.json.insert(name.to_owned(), described(json!({"type": "string", "enum": words}), docs));
+            for (number, value, _) in values {
                 // Values of all enums share one scope, hence the prefix.
                 *text += &format!("  {}_{} = {number};\n", shout(name), shout(value));
             }
@@ -132,7 +129,7 @@ impl Schema {
         let name = format!("{prefix}{list}{inner_name}");
         // JSON needs no wrapper.
         let json = if prefix == "Optional" { nullable(&proto.json) } else { proto.json.clone() };
-        self.message(&name, &[], |_| vec![FieldLine { number: 1, name: "value", docs: &[], proto }]).with_json(json)
+        self.message(&name, &[], |_| vec![FieldLine::new(1, "value", proto)]).with_json(json)
     }
 
     fn block(&mut self, name: &str, docs: &[&str], keyword: &str, fill: impl FnOnce(&mut Schema, &mut String)) -> Proto {
@@ -161,7 +158,16 @@ impl Schema {
 
     /// Adds or replaces the JSON schema of an object with exactly one of some fields.
     pub fn set_json_choice(&mut self, name: &str, docs: &[&str], choices: &[FieldLine]) {
-        self.json.insert(name.to_owned(), json_choice(name, docs, choices));
+        let member = |choice: &FieldLine| {
+            let title: String = choice.name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+            let properties = Map::from_iter([(choice.name.to_owned(), choice.proto.json.clone())]);
+            let object = json!({"type": "object", "properties": properties, "required": [choice.name]});
+            let mut object = described(object, choice.docs);
+            object["title"] = json!(format!("{name}{title}"));
+            object
+        };
+        let members: Vec<Value> = choices.iter().map(member).collect();
+        self.set_json(name, described(json!({"oneOf": members}), docs));
     }
 
     /// Adds the JSON schema of a union whose members have the field `type`: a member is the message of the choice with its name as
@@ -246,19 +252,6 @@ fn json_object(docs: &[&str], fields: &[FieldLine]) -> Value {
 /// Returns the schema of a number as text (see [`crate::log::text_number`]).
 pub fn text_number() -> Value {
     json!({"type": "string", "pattern": "^[0-9]+$"})
-}
-
-/// Returns the schema of an object with exactly one of some fields.
-fn json_choice(name: &str, docs: &[&str], choices: &[FieldLine]) -> Value {
-    let member = |choice: &FieldLine| {
-        let title: String = choice.name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
-        let properties = Map::from_iter([(choice.name.to_owned(), choice.proto.json.clone())]);
-        let object = json!({"type": "object", "properties": properties, "required": [choice.name]});
-        let mut object = described(object, choice.docs);
-        object["title"] = json!(format!("{name}{title}"));
-        object
-    };
-    described(json!({"oneOf": choices.iter().map(member).collect::<Vec<_>>()}), docs)
 }
 
 /// Adds the documentation of the source to a schema.

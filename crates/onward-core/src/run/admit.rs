@@ -3,7 +3,7 @@
 use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, RunHead, Status};
 use crate::agent::conversation::ENTRY_SIGNAL;
 use crate::log::event::{
-    Attribute, PauseReason, RunPaused, RunResumed, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_life,
+    Attribute, PauseReason, RunPaused, RunResumed, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_incarnation,
 };
 use crate::run::attribute;
 use crate::spend::budget;
@@ -96,14 +96,9 @@ impl From<Refusal> for CommitRefusal {
 }
 
 impl RunHead {
-    /// Decides on an input. On success the head is updated.
-    pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
-        self.admit_outcome(input, None, at)
-    }
-
-    /// Decides on the result of a task together with the cost of its last attempt, which precedes it in one record. On success
-    /// the head is updated.
-    pub fn admit_outcome(&mut self, input: Input, cost: Option<TaskAttemptEnded>, at: Timestamp) -> Result<Admitted, Refusal> {
+    /// Decides on an input. `cost` is that of the last attempt of a task, which precedes the task's result in one record. On
+    /// success the head is updated.
+    pub fn admit_input(&mut self, input: Input, cost: Option<TaskAttemptEnded>, at: Timestamp) -> Result<Admitted, Refusal> {
         let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, incarnation, .. } = input;
         self.check_form(&event)?;
@@ -117,7 +112,7 @@ impl RunHead {
         if generation.is_some_and(|generation| generation != self.generation) && !keeps_questions {
             return Err(Refusal::OtherGeneration { key: self.key.clone() });
         }
-        if !is_same_life(incarnation, self.incarnation) {
+        if !is_same_incarnation(incarnation, self.incarnation) {
             return Err(Refusal::OtherGeneration { key: self.key.clone() }); // R10
         }
         if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch) {
@@ -333,36 +328,31 @@ impl RunHead {
         // After a handoff the kind is another one, with versions of its own.
         let taken_over = continued.checkpoint.as_ref().and_then(|checkpoint| checkpoint.handoff.clone());
         let first_kind = taken_over.as_ref().map(|_| self.first_kind().clone()).or_else(|| self.first_kind.clone());
+        let version = match (&taken_over, &continued.checkpoint) {
+            (Some(_), _) => None,
+            (None, Some(_)) => commit.carries.version.clone().or_else(|| self.version.clone()), // R14
+            (None, None) => self.version.clone(),
+        };
+        let kind = taken_over.unwrap_or_else(|| self.kind.clone());
         let started = RunStarted {
-            version: match (&taken_over, &continued.checkpoint) {
-                (Some(_), _) => None,
-                (None, Some(_)) => commit.carries.version.clone().or_else(|| self.version.clone()), // R14
-                (None, None) => self.version.clone(),
-            },
-            kind: taken_over.unwrap_or_else(|| self.kind.clone()),
+            version,
             first_kind,
             nesting: self.nesting,
             first_seed: self.origin_incarnation(),
             created_at: Some(self.created_at),
-            imported_until: None,
             requester: self.requester.clone(),
             copied_by: self.copied_by.clone(),
-            input: continued.input.clone(),
-            // Any number works that differs between generations and is the same in every store.
-            seed: commit.commit_id.0,
             parent: self.parent.clone(),
             generation,
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
             updates: commit.carries.updates.clone(),
-            task: None,
-            origins: Vec::new(),
             attributes,
-            is_external: false,
-            trace: None,
             checkpoint: continued.checkpoint.clone(),
             spend: self.spend.clone(), // R12
             budget: budget.map(|budget| Box::new(budget.carried(self.spend.as_deref(), continued.checkpoint.is_some()))),
+            // Any seed works that differs between generations and is the same in every store.
+            ..RunStarted::new(kind, continued.input.clone(), commit.commit_id.0)
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }

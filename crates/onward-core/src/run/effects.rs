@@ -15,7 +15,7 @@ use crate::spend::budget::{self, BudgetUse};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::spend::{self, Charge};
 use crate::task::{Task, TaskId};
-use crate::{CallId, Event, Failure, Payload, Record, RunId, RunKey, Timestamp};
+use crate::{CallId, Event, Failure, Name, Payload, Record, RunId, RunKey, Timestamp};
 
 /// An effect of an append, for the store to carry out in the same atomic write.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,14 +122,12 @@ impl RunHead {
     /// Returns the effects of the first record of a log: it schedules a standalone task.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
         let Some(RunStarted { task: Some(task), input, .. }) = first.started() else { return Vec::new() };
-        let id = TaskId {
-            run: self.key.clone(),
-            generation: self.generation,
-            call_id: CallId::root(0),
-            incarnation: self.incarnation,
-        };
-        let task = Task::new(id, task.kind.clone(), input.clone(), task.options.clone(), first.at);
+        let task = Task::new(self.task_id(CallId::root(0)), task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
+    }
+
+    fn task_id(&self, call_id: CallId) -> TaskId {
+        TaskId { run: self.key.clone(), generation: self.generation, call_id, incarnation: self.incarnation }
     }
 
     /// Returns the effects of a record; `self` is the head before it.
@@ -142,19 +140,15 @@ impl RunHead {
     }
 
     pub(crate) fn input_effects(&self, event: &Event, at: Timestamp) -> Vec<Effect> {
+        if let Some(result) = event.outcome() {
+            return self.end_effects(result);
+        }
         match event {
             Event::ApprovalDecided(event) => close_wait(&event.call_id, &event.decision_id),
             Event::PromiseResolved(event) => close_wait(&event.call_id, &event.resolution_id),
             Event::TimerFired(event) => vec![Effect::CloseWait { call_id: event.call_id.clone(), token: "expired".to_owned() }],
             Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::Freeze { at }],
             Event::RunResumed(_) => self.paused_at.map(|paused| Effect::Thaw { shift: at.since(paused) }).into_iter().collect(),
-            Event::TerminateRequested(event) => {
-                let failure = Failure { retryable: false, ..Failure::new("terminated", terminated(event)) };
-                self.end_effects(Err(failure))
-            }
-            Event::RunCompleted(event) => self.end_effects(Ok(event.output.clone())),
-            Event::RunFailed(event) => self.end_effects(Err(event.failure.clone())),
-            Event::RunCanceled(event) => self.end_effects(Err(event.failure.clone())),
             event if event.is_quiet() => spend::charges(event).iter().map(|charge| self.charge(charge)).collect(),
             _ => Vec::new(),
         }
@@ -192,6 +186,20 @@ impl RunHead {
 
     fn event_effects(&self, event: &Event, at: Timestamp, effects: &mut Vec<Effect>) {
         let timer = |call_id: &CallId, due_at: Timestamp| Effect::StartTimer { call_id: call_id.clone(), due_at };
+        let wait = |kind, call_id: &CallId, name: &Name, deadline| Wait {
+            run: self.key.clone(),
+            generation: self.generation,
+            call_id: call_id.clone(),
+            kind,
+            name: name.clone(),
+            title: String::new(),
+            description: None,
+            show: None,
+            deciders: Vec::new(),
+            requested_at: at,
+            deadline,
+            not_by_requester: false,
+        };
         match event {
             Event::StepFailed(event) => effects.extend(event.retry_at.map(|due_at| timer(&event.call_id, due_at))),
             Event::TimerStarted(event) => effects.push(timer(&event.call_id, event.due_at)),
@@ -200,8 +208,7 @@ impl RunHead {
                 Effect::CloseWait { call_id: event.call_id.clone(), token: "withdrawn".to_owned() },
             ]),
             Event::TaskScheduled(event) => {
-                let (run, call_id) = (self.key.clone(), event.call_id.clone());
-                let id = TaskId { run, generation: self.generation, call_id, incarnation: self.incarnation };
+                let id = self.task_id(event.call_id.clone());
                 let task = Task::new(id, event.kind.clone(), event.input.clone(), event.options.clone(), at);
                 effects.push(Effect::AddTask(Box::new(task)));
             }
@@ -211,36 +218,18 @@ impl RunHead {
             }
             Event::ApprovalRequested(event) => {
                 effects.push(Effect::OpenWait(Box::new(Wait {
-                    run: self.key.clone(),
-                    generation: self.generation,
-                    call_id: event.call_id.clone(),
-                    kind: WaitKind::Approval,
-                    name: event.name.clone(),
                     title: event.title.clone(),
                     description: event.description.clone(),
                     show: event.show.clone(),
                     deciders: event.deciders.clone(),
-                    requested_at: at,
-                    deadline: event.deadline,
                     not_by_requester: event.not_by_requester,
+                    ..wait(WaitKind::Approval, &event.call_id, &event.name, event.deadline)
                 })));
                 effects.extend(event.deadline.map(|due_at| timer(&event.call_id, due_at)));
             }
             Event::PromiseCreated(event) => {
-                effects.push(Effect::OpenWait(Box::new(Wait {
-                    run: self.key.clone(),
-                    generation: self.generation,
-                    call_id: event.call_id.clone(),
-                    kind: WaitKind::Promise,
-                    name: event.name.clone(),
-                    title: String::new(),
-                    description: None,
-                    show: None,
-                    deciders: Vec::new(),
-                    requested_at: at,
-                    deadline: event.deadline,
-                    not_by_requester: false,
-                })));
+                let wait = wait(WaitKind::Promise, &event.call_id, &event.name, event.deadline);
+                effects.push(Effect::OpenWait(Box::new(wait)));
                 effects.extend(event.deadline.map(|due_at| timer(&event.call_id, due_at)));
             }
             Event::ChildStarted(event) => effects.push(Effect::Send(Box::new(self.start_child(event, &event.child)))),
@@ -261,25 +250,15 @@ impl RunHead {
                 };
                 effects.push(Effect::Send(Box::new(OutboxMessage::Input { to, input: Input::signal(signal) })));
             }
-            Event::RunCompleted(event) => effects.extend(self.end_effects(Ok(event.output.clone()))),
-            Event::RunFailed(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
-            Event::RunCanceled(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
             // The parent still waits: the successor will answer it. Open children end with the old log, except for spawned ones.
             Event::RunContinued(_) => effects.push(Effect::EndRun { goes_on: true }),
-            _ => {}
+            event => effects.extend(event.outcome().into_iter().flat_map(|result| self.end_effects(result))),
         }
     }
 
     /// Returns the start of a child under `id`, which differs from the id in the event if the child is restarted.
     pub fn start_child(&self, event: &ChildStarted, id: &RunId) -> OutboxMessage {
-        let parent = ParentLink {
-            run: self.key.clone(),
-            generation: self.generation,
-            call_id: event.call_id.clone(),
-            on_parent_close: event.on_parent_close,
-            incarnation: self.incarnation,
-            is_spawned: event.is_spawned,
-        };
+        let parent = self.link(&event.call_id, event.on_parent_close, event.is_spawned);
         // A restarted child has the start of the one before and nothing else of it.
         let first = RunKey::new(self.key.namespace.clone(), event.child.clone());
         let origins = if first.id == *id { Vec::new() } else { vec![Origin::of_start(first)] };
@@ -295,6 +274,12 @@ impl RunHead {
         };
         let key = RunKey::new(self.key.namespace.clone(), id.clone());
         OutboxMessage::Start(NewRun { key, started, signal: None })
+    }
+
+    /// Returns the reference of a child to the call that receives its result.
+    pub(super) fn link(&self, call_id: &CallId, on_parent_close: OnParentClose, is_spawned: bool) -> ParentLink {
+        let (run, generation, incarnation) = (self.key.clone(), self.generation, self.incarnation);
+        ParentLink { run, generation, call_id: call_id.clone(), on_parent_close, incarnation, is_spawned }
     }
 
     /// Derives the child's seed; it differs also for runs started in the same millisecond.
@@ -367,16 +352,8 @@ impl RunHead {
 
     /// Requests the result of a spawned child for this generation.
     fn ask_child(&self, event: &ChildAwaited) -> OutboxMessage {
-        let (run, generation, call_id) = (self.key.clone(), self.generation, event.call_id.clone());
-        let once = IdempotencyRecord::new(format!("listener:{}:{generation}:{call_id}", run.id));
-        let by = ParentLink {
-            run,
-            generation,
-            call_id,
-            on_parent_close: OnParentClose::Abandon,
-            incarnation: self.incarnation,
-            is_spawned: true,
-        };
+        let once = IdempotencyRecord::new(format!("listener:{}:{}:{}", self.key.id, self.generation, event.call_id));
+        let by = self.link(&event.call_id, OnParentClose::Abandon, true);
         let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
         OutboxMessage::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
     }
@@ -417,12 +394,4 @@ fn cancel_by_parent(parent: &RunKey) -> Input {
     let reason = format!("its parent {} asked for it", parent.id);
     let once = IdempotencyRecord::new("cancel:parent".to_owned());
     Input { once: Some(once), child_of: Some(parent.clone()), ..Input::new(CancelRequested { reason }) }
-}
-
-fn terminated(event: &TerminateRequested) -> String {
-    if event.reason.is_empty() {
-        "the run was terminated".to_owned()
-    } else {
-        format!("the run was terminated: {}", event.reason)
-    }
 }

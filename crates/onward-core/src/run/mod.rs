@@ -38,35 +38,35 @@ pub mod reopen;
 pub mod root;
 pub mod view;
 
-use std::fmt;
-
 pub use admit::{Admitted, CommitRefusal, Refusal};
 pub use effects::{Effect, OutboxMessage, answer_to};
 pub use idempotency::{Again, IdempotencyRecord};
 pub use input::wait_key;
+
+use serde::Deserialize;
 
 use crate::log::event::{Attribute, CarriedSignal, ParentLink, RunStarted, UpdateReceived};
 use crate::log::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
 use crate::spend::SpendTotals;
 use crate::spend::budget::{self, BudgetHead, Purse};
-use crate::{CallId, Epoch, Event, Index, Name, Payload, Record, RunKey, Timestamp, message, numbered};
+use crate::{CallId, Epoch, Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message, numbered};
 
 numbered! {
     /// The status of a run.
     pub enum Status {
         /// Ready for a worker.
-        0 => Pending,
+        0 => Pending / "pending",
         /// Claimed by a worker: a pending run with a lease. Stored only for external runs, whose engines set it.
-        1 => Running,
+        1 => Running / "running",
         /// Waits for an input.
-        2 => Waiting,
+        2 => Waiting / "waiting",
         /// Stopped until it is resumed.
-        3 => Paused,
-        4 => Completed,
-        5 => Failed,
-        6 => Canceled,
-        7 => Terminated,
+        3 => Paused / "paused",
+        4 => Completed / "completed",
+        5 => Failed / "failed",
+        6 => Canceled / "canceled",
+        7 => Terminated / "terminated",
     }
 }
 
@@ -74,36 +74,12 @@ impl Status {
     pub fn is_closed(self) -> bool {
         matches!(self, Status::Completed | Status::Failed | Status::Canceled | Status::Terminated)
     }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Pending => "pending",
-            Status::Running => "running",
-            Status::Waiting => "waiting",
-            Status::Paused => "paused",
-            Status::Completed => "completed",
-            Status::Failed => "failed",
-            Status::Canceled => "canceled",
-            Status::Terminated => "terminated",
-        }
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
 }
 
 message! {
     /// The last commit, kept to repeat its reply.
     #[derive(Copy, Eq)]
-    pub struct LastCommit {
-        1 => commit_id: CommitId,
-        2 => index: Index,
-        3 => at: Timestamp,
-        4 => horizon: Index,
-    }
+    pub struct LastCommit { 1 => commit_id: CommitId, 2 => index: Index, 3 => at: Timestamp, 4 => horizon: Index }
 }
 
 impl LastCommit {
@@ -179,18 +155,11 @@ message! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         36 => copied_by: Vec<String>,
     }
-}
 
-message! {
     /// The key of a log: run and generation. A head begins with the same fields.
     #[derive(Eq)]
-    pub struct LogKey {
-        1 => key: RunKey,
-        2 => generation: u32,
-    }
-}
+    pub struct LogKey { 1 => key: RunKey, 2 => generation: u32 }
 
-message! {
     /// A range of quiet inputs. It is valid only while the log ends where the range does.
     #[derive(Copy, Eq)]
     pub struct QuietTail {
@@ -198,9 +167,7 @@ message! {
         /// The index after the last of them.
         2 => to: Index,
     }
-}
 
-message! {
     /// A run to start.
     pub struct NewRun {
         1 => key: RunKey,
@@ -208,9 +175,7 @@ message! {
         /// Signal with start: delivered right after `run_started` (rule 11), also if the run exists already.
         3 => signal: Option<Box<Input>>,
     }
-}
 
-message! {
     /// An event from outside, with its idempotency record.
     pub struct Input {
         1 => event: Event,
@@ -239,34 +204,53 @@ message! {
         4 => n: u64,
         5 => commit_id: CommitId,
         6 => horizon: Index,
+        #[serde(deserialize_with = "with_input_hashes")]
         7 => events: Vec<Event>,
         /// The code needs an input to continue: no step is running, and nothing of this commit is left to deliver.
+        #[serde(default)]
         8 => waits: bool,
         /// End the run although inputs are unread: the worker has retried often enough (rule 9).
+        #[serde(default)]
         9 => end_over_unread: bool,
         /// A commit while paused (see [`CommitHeader::is_standing`]).
+        #[serde(default)]
         10 => is_standing: bool,
         /// The data for the next generation of a run that continues as new; empty in any other commit.
+        #[serde(default)]
         11 => carries: Carries,
     }
-}
 
-message! {
     /// The data that one generation of a run passes to the next.
     #[derive(Default)]
+    #[serde(default)]
     pub struct Carries {
         /// The unconsumed signals.
         1 => signals: Vec<CarriedSignal>,
         /// The reason of a cancellation request that the code has not observed.
         2 => cancel_reason: Option<String>,
         /// The unanswered updates, oldest first.
-        #[serde(default)]
         3 => updates: Vec<UpdateReceived>,
         /// The version with which an agent continues after a checkpoint, set by the worker that made it; `None` keeps the current
         /// one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         4 => version: Option<Name>,
     }
+}
+
+/// Reads events from JSON and hashes the inputs for which the worker sent no hash.
+fn with_input_hashes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Event>, D::Error> {
+    let mut events = Vec::<Event>::deserialize(deserializer)?;
+    for event in &mut events {
+        let (hash, input) = match event {
+            Event::TaskScheduled(event) => (&mut event.input_hash, &event.input),
+            Event::ChildStarted(event) => (&mut event.input_hash, &event.input),
+            _ => continue,
+        };
+        if *hash == Hash::default() {
+            *hash = Hash::of(input);
+        }
+    }
+    Ok(events)
 }
 
 impl Commit {
@@ -280,16 +264,12 @@ impl Commit {
 message! {
     /// The reply to an accepted commit.
     #[derive(Copy, Eq)]
-    pub struct Committed {
-        1 => index: Index,
-        2 => at: Timestamp,
-        3 => status: Status,
-    }
+    pub struct Committed { 1 => index: Index, 2 => at: Timestamp, 3 => status: Status }
 }
 numbered! {
     pub enum WaitKind {
-        0 => Approval,
-        1 => Promise,
+        0 => Approval / "approval",
+        1 => Promise / "promise",
     }
 }
 

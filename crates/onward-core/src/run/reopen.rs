@@ -32,8 +32,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::log::event::{
-    ChildAgain, ChildStarted, ParentLink, PauseReason, ResultRequested, RetryRequested, RunForked, RunPaused, RunStarted,
-    TaskAttempted, TaskCompleted, TaskFailed, TerminateRequested,
+    ChildAgain, ChildStarted, PauseReason, ResultRequested, RetryRequested, RunForked, RunPaused, RunStarted, TaskAttempted,
+    TaskCompleted, TaskFailed, TerminateRequested,
 };
 use crate::log::projection::Projection;
 use crate::log::transfer::imported_calls;
@@ -241,7 +241,7 @@ fn reaction(before: &[Record], end: &Record, failed: Index, call_id: &CallId) ->
         event if is_end => done_at(event).is_some_and(|later| follows(later, call_id)),
         event => {
             done_at(event).is_some_and(|later| follows(later, call_id))
-                || withdrawn_at(event).is_some_and(|other| is_on_line_of(other, call_id))
+                || event.canceled_call().is_some_and(|other| is_on_line_of(other, call_id))
         }
     };
     let records = before.iter().map(|record| (record, false)).chain([(end, true)]);
@@ -249,16 +249,6 @@ fn reaction(before: &[Record], end: &Record, failed: Index, call_id: &CallId) ->
         .flat_map(|(record, is_end)| record.indexed().map(move |(index, event)| (index, event, is_end)))
         .find(|(index, event, is_end)| *index > failed && came_of_it(event, *is_end))
         .map(|(index, _, _)| index)
-}
-
-/// Returns the call id of the wait that the event cancels.
-fn withdrawn_at(event: &Event) -> Option<&CallId> {
-    match event {
-        Event::WaitCanceled(event) => Some(&event.call_id),
-        Event::TaskCanceled(event) => Some(&event.call_id),
-        Event::ChildCanceled(event) => Some(&event.call_id),
-        _ => None,
-    }
 }
 
 /// Returns the call that failed without a further attempt.
@@ -271,25 +261,12 @@ fn final_failure(event: &Event) -> Option<(&CallId, &crate::Failure)> {
     }
 }
 
-/// Returns the call id of an action of the code; canceled waits do not count.
+/// Returns the call id of an action of the code; canceled waits, entries and takeovers do not count.
 fn done_at(event: &Event) -> Option<&CallId> {
     match event {
-        Event::StepCompleted(event) => Some(&event.call_id),
-        Event::StepFailed(event) => Some(&event.call_id),
-        Event::TaskScheduled(event) => Some(&event.call_id),
-        Event::TimerStarted(event) => Some(&event.call_id),
-        Event::SignalAwaited(event) => Some(&event.call_id),
-        Event::SignalConsumed(event) => Some(&event.call_id),
-        Event::ApprovalRequested(event) => Some(&event.call_id),
-        Event::PromiseCreated(event) => Some(&event.call_id),
-        Event::ChildStarted(event) => Some(&event.call_id),
-        Event::ChildAwaited(event) => Some(&event.call_id),
-        Event::SignalSent(event) => Some(&event.call_id),
-        Event::StateSet(event) => Some(&event.call_id),
-        Event::StateCleared(event) => Some(&event.call_id),
-        Event::AttributeSet(event) => Some(&event.call_id),
-        Event::BudgetSet(event) => Some(&event.call_id),
-        _ => None,
+        Event::EntryAppended(_) | Event::CallAdopted(_) => None,
+        event if event.canceled_call().is_some() => None,
+        event => event.call_id(),
     }
 }
 
@@ -452,7 +429,7 @@ fn successor(records: &[Record]) -> Option<&RunId> {
 fn end_original(head: &RunHead, fork: &Fork) -> OutboxMessage {
     let reason = if fork.reason.is_empty() { format!("reset to {}", fork.key.id) } else { fork.reason.clone() };
     let event = TerminateRequested { reason, reset_to: Some(fork.key.id.clone()) };
-    let once = IdempotencyRecord { key: format!("reset:{}", fork.key.id), token: String::new() };
+    let once = IdempotencyRecord::new(format!("reset:{}", fork.key.id));
     OutboxMessage::Input { to: head.key.clone(), input: Input { once: Some(once), ..Input::new(event) } }
 }
 
@@ -527,7 +504,8 @@ pub fn child_id(run: &RunId, generation: u32, call_id: &CallId) -> RunId {
 
 /// Derives the id of a run from another one; both have the same root run (FA1).
 pub fn derived_id(run: &RunId, generation: u32, what: &str) -> RunId {
-    let readable = readable_id(run, generation, what);
+    let generation = if generation == 0 { String::new() } else { format!("{generation}-") };
+    let readable = format!("{run}/{generation}{what}");
     RunId::new(&readable).unwrap_or_else(|_| {
         // The id would be too long: use one of limited length.
         let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
@@ -542,20 +520,6 @@ pub fn spawned_id(run: &RunId, generation: u32, call_id: &CallId, seed: u64) -> 
     derived_id(run, generation, &format!("{call_id}-{:08x}", short & 0xffff_ffff))
 }
 
-/// Returns the id that older versions gave to a child, if it differs: their logs have it.
-pub fn old_child_id(run: &RunId, generation: u32, call_id: &CallId) -> Option<RunId> {
-    let readable = readable_id(run, generation, &call_id.to_string());
-    RunId::new(&readable).is_err().then(|| {
-        let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
-        RunId::new(format!("child_{hash}")).expect("hex digits are a name")
-    })
-}
-
-fn readable_id(run: &RunId, generation: u32, what: &str) -> String {
-    let generation = if generation == 0 { String::new() } else { format!("{generation}-") };
-    format!("{run}/{generation}{what}")
-}
-
 /// Appends the reason and the kept events, and collects the messages for open children.
 fn finish(
     key: RunKey,
@@ -565,18 +529,19 @@ fn finish(
     children: OpenChildren,
     at: Timestamp,
 ) -> Reopened {
-    for event in [why].into_iter().chain(kept) {
+    let append = |records: &mut Vec<Record>, event: Event| {
         let index = records.last().expect("a copy has records").next_index();
         records.push(Record::input(index, at, event));
+    };
+    for event in [why].into_iter().chain(kept) {
+        append(&mut records, event);
     }
     let projection = Projection::of(key.clone(), &records).expect("H2");
     for event in imported_calls(&records, &projection) {
-        let index = records.last().expect("a copy has records").next_index();
-        records.push(Record::input(index, at, event)); // U7
+        append(&mut records, event); // U7
     }
     if let Some(pause) = pause_to_ask(&records, &RunHead::rebuild(key.clone(), &records).expect("H2")) {
-        let index = records.last().expect("a copy has records").next_index();
-        records.push(Record::input(index, at, pause.into()));
+        append(&mut records, pause.into());
     }
     let projection = Projection::of(key.clone(), &records).expect("H2");
     let head = &projection.head;
@@ -590,10 +555,8 @@ fn finish(
 
 /// Returns a request to a child of another run to answer this one as well.
 pub fn await_child(head: &RunHead, asked: &ChildStarted, id: &RunId) -> OutboxMessage {
-    let ChildStarted { call_id, on_parent_close, .. } = asked.clone();
-    let once = IdempotencyRecord { key: format!("listener:{}:{call_id}", head.key.id), token: String::new() };
-    let (run, generation) = (head.key.clone(), head.generation);
-    let by = ParentLink { run, generation, call_id, on_parent_close, incarnation: head.incarnation, is_spawned: false };
+    let once = IdempotencyRecord::new(format!("listener:{}:{}", head.key.id, asked.call_id));
+    let by = head.link(&asked.call_id, asked.on_parent_close, false);
     let to = RunKey::new(head.key.namespace.clone(), id.clone());
     OutboxMessage::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
 }

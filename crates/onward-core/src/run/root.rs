@@ -8,12 +8,12 @@
 use crate::RunId;
 
 /// The maximum length of a root run's id within other ids, in bytes: it leaves room for a hash.
-pub const FAMILY_BYTES_MAX: usize = 200;
+pub const ROOT_RUN_BYTES_MAX: usize = 200;
 
-/// Returns the id of the root run: the part before the first `/`, truncated to [`FAMILY_BYTES_MAX`] at a character boundary.
+/// Returns the id of the root run: the part before the first `/`, truncated to [`ROOT_RUN_BYTES_MAX`] at a character boundary.
 pub fn root_run(id: &RunId) -> &str {
     let first = id.as_str().split('/').next().unwrap_or_default();
-    &first[..first.floor_char_boundary(FAMILY_BYTES_MAX)]
+    &first[..first.floor_char_boundary(ROOT_RUN_BYTES_MAX)]
 }
 
 /// Returns the common prefix of ids in a run's tree, except for the root run's own: stores find candidates by it and filter them
@@ -21,7 +21,7 @@ pub fn root_run(id: &RunId) -> &str {
 pub fn stem(id: &RunId) -> String {
     let root_run = root_run(id);
     // A root id that may have been truncated inside a character has no fixed continuation.
-    if root_run.len() + 3 < FAMILY_BYTES_MAX { format!("{root_run}/") } else { root_run.to_owned() }
+    if root_run.len() + 3 < ROOT_RUN_BYTES_MAX { format!("{root_run}/") } else { root_run.to_owned() }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::conversation::{AGENT_STOP, DONE};
-use crate::log::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested, UpdateReceived};
+use crate::log::event::{CarriedSignal, ChildAgain, RunPaused, UpdateReceived};
 use crate::run::ancestry::Ancestry;
 use crate::{AttributeValue, CallId, Event, Failure, Index, Name, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp};
 
@@ -154,19 +154,7 @@ pub fn created_at(records: &[Record]) -> Option<Timestamp> {
 /// Returns the result of the run if this record ends it; `None` for any other record, and if the run continues as its next
 /// generation.
 pub fn outcome(record: &Record) -> Option<Result<Payload, Failure>> {
-    match record.events.last()? {
-        Event::RunCompleted(event) => Some(Ok(event.output.clone())),
-        Event::RunFailed(event) => Some(Err(event.failure.clone())),
-        Event::RunCanceled(event) => Some(Err(event.failure.clone())),
-        Event::TerminateRequested(event) => Some(Err(terminated(event))),
-        _ => None,
-    }
-}
-
-/// Returns the failure of a terminated run, for its parent and its caller.
-fn terminated(event: &TerminateRequested) -> Failure {
-    let colon = if event.reason.is_empty() { "" } else { ": " };
-    Failure { retryable: false, ..Failure::new("terminated", format!("the run was terminated{colon}{}", event.reason)) }
+    record.events.last()?.outcome()
 }
 
 /// The abandoned commits of an agent's log.
@@ -221,22 +209,19 @@ impl Fold {
             forked_from: None,
             reset_to: None,
         };
-        let (open, updates) = (BTreeMap::new(), BTreeMap::new());
-        let (left, adopters) = (BTreeMap::new(), BTreeMap::new());
-        let (ancestry, n, last_at) = (None, 0, Timestamp(0));
         Fold {
             view,
-            open,
-            left,
-            adopters,
+            open: BTreeMap::new(),
+            left: BTreeMap::new(),
+            adopters: BTreeMap::new(),
             decided: BTreeMap::new(),
-            updates,
+            updates: BTreeMap::new(),
             mailbox: Vec::new(),
             paused_at: None,
             continued: false,
-            ancestry,
-            n,
-            last_at,
+            ancestry: None,
+            n: 0,
+            last_at: Timestamp(0),
         }
     }
 
@@ -366,15 +351,11 @@ impl Fold {
                     return;
                 }
                 self.open(Child, &event.call_id, Some(&event.kind), at, None);
-                if let Some(awaited) = self.open.get_mut(&event.call_id) {
-                    awaited.child = Some(event.child.clone());
-                }
+                self.name_child(&event.call_id, &event.child);
             }
             Event::ChildAwaited(event) => {
                 self.open(Child, &event.call_id, None, at, None);
-                if let Some(awaited) = self.open.get_mut(&event.call_id) {
-                    awaited.child = Some(event.child.clone());
-                }
+                self.name_child(&event.call_id, &event.child);
             }
             Event::SignalConsumed(event) => {
                 counts.signals_consumed += 1;
@@ -445,10 +426,12 @@ impl Fold {
         for awaited in self.open.values_mut() {
             awaited.deadline = awaited.deadline.map(|deadline| deadline.after(stood));
         }
-        for again in children {
-            if let Some(awaited) = self.open.get_mut(&again.call_id) {
-                awaited.child = Some(again.child.clone());
-            }
+        children.iter().for_each(|again| self.name_child(&again.call_id, &again.child));
+    }
+
+    fn name_child(&mut self, call_id: &CallId, child: &RunId) {
+        if let Some(awaited) = self.open.get_mut(call_id) {
+            awaited.child = Some(child.clone());
         }
     }
 

@@ -70,66 +70,50 @@ impl Budget {
         *self == Budget::default()
     }
 
+    fn limits(&self) -> [(&'static str, Option<u64>); 4] {
+        let cost = self.cost.map(|cost| cost.0);
+        [("tokens", self.tokens), ("cost", cost), ("turns", self.turns), ("seconds", self.seconds)]
+    }
+
     /// Returns the name of the first limit that is zero; `self` is what is left of a budget.
     pub fn nothing_of(&self) -> Option<&'static str> {
-        let limits = [
-            ("tokens", self.tokens == Some(0)),
-            ("cost", self.cost == Some(PicoDollars(0))),
-            ("turns", self.turns == Some(0)),
-            ("seconds", self.seconds == Some(0)),
-        ];
-        limits.into_iter().find_map(|(name, is_reached)| is_reached.then_some(name))
+        self.limits().into_iter().find_map(|(name, left)| (left == Some(0)).then_some(name))
     }
 
     fn as_use(&self) -> BudgetUse {
         BudgetUse { tokens: self.tokens.unwrap_or_default(), cost: self.cost.unwrap_or_default() }
     }
 
+    /// Combines the limits of each kind.
+    fn combined(self, other: Budget, each: impl Fn(Option<u64>, Option<u64>) -> Option<u64>) -> Budget {
+        Budget {
+            tokens: each(self.tokens, other.tokens),
+            cost: each(self.cost.map(|cost| cost.0), other.cost.map(|cost| cost.0)).map(PicoDollars),
+            turns: each(self.turns, other.turns),
+            seconds: each(self.seconds, other.seconds),
+        }
+    }
+
     /// Returns these limits, replaced by those that `other` has.
     pub fn changed_by(self, other: Budget) -> Budget {
-        Budget {
-            tokens: other.tokens.or(self.tokens),
-            cost: other.cost.or(self.cost),
-            turns: other.turns.or(self.turns),
-            seconds: other.seconds.or(self.seconds),
-        }
+        self.combined(other, |own, other| other.or(own))
     }
 
     /// Returns the lower one of both limits, of each kind.
     pub fn lowered_by(self, other: Budget) -> Budget {
-        fn lower<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
-            a.into_iter().chain(b).min()
-        }
-        Budget {
-            tokens: lower(self.tokens, other.tokens),
-            cost: lower(self.cost, other.cost),
-            turns: lower(self.turns, other.turns),
-            seconds: lower(self.seconds, other.seconds),
-        }
-    }
-
-    /// Returns the first limit that is higher than that of `ceiling`.
-    pub fn exceeds(&self, ceiling: &Budget) -> Option<&'static str> {
-        fn is_higher<T: Ord>(own: Option<T>, ceiling: Option<T>) -> bool {
-            own.zip(ceiling).is_some_and(|(own, ceiling)| own > ceiling)
-        }
-        let limits = [
-            ("tokens", is_higher(self.tokens, ceiling.tokens)),
-            ("cost", is_higher(self.cost, ceiling.cost)),
-            ("turns", is_higher(self.turns, ceiling.turns)),
-            ("seconds", is_higher(self.seconds, ceiling.seconds)),
-        ];
-        limits.into_iter().find_map(|(name, is_higher)| is_higher.then_some(name))
+        self.combined(other, |own, other| own.into_iter().chain(other).min())
     }
 
     /// Returns these limits without those that `other` has as well.
     fn without(self, other: Budget) -> Budget {
-        Budget {
-            tokens: self.tokens.filter(|_| other.tokens.is_none()),
-            cost: self.cost.filter(|_| other.cost.is_none()),
-            turns: self.turns.filter(|_| other.turns.is_none()),
-            seconds: self.seconds.filter(|_| other.seconds.is_none()),
-        }
+        self.combined(other, |own, other| own.filter(|_| other.is_none()))
+    }
+
+    /// Returns the first limit that is higher than that of `ceiling`.
+    pub fn exceeds(&self, ceiling: &Budget) -> Option<&'static str> {
+        let is_higher = |own: Option<u64>, ceiling: Option<u64>| own.zip(ceiling).is_some_and(|(own, ceiling)| own > ceiling);
+        let mut both = self.limits().into_iter().zip(ceiling.limits());
+        both.find_map(|((name, own), (_, ceiling))| is_higher(own, ceiling).then_some(name))
     }
 
     /// Parses one limit: `tokens=50000`, `cost=2.50`, `turns=20`, `seconds=3600`.
@@ -195,10 +179,7 @@ impl Allowance {
 message! {
     /// Tokens and money that were spent.
     #[derive(Copy, Default, Eq)]
-    pub struct BudgetUse {
-        1 => tokens: u64,
-        2 => cost: PicoDollars,
-    }
+    pub struct BudgetUse { 1 => tokens: u64, 2 => cost: PicoDollars }
 }
 
 impl BudgetUse {
@@ -221,9 +202,7 @@ message! {
         /// The child belongs to the run and not to one of its generations.
         4 => is_spawned: bool,
     }
-}
 
-message! {
     /// The current budget of a run.
     #[derive(Default)]
     pub struct BudgetHead {
@@ -398,19 +377,12 @@ impl BudgetHead {
         }
     }
 
-    /// Returns the slice of an ended child; `child` is set for a spawned one. A slice is returned once.
-    fn take_back(&mut self, call_id: &CallId, child: Option<&RunId>, spent: Option<BudgetUse>) {
-        match child {
-            Some(child) => self.take_back_spawned(child, spent),
-            None => self.take_back_slice(|slice| !slice.is_spawned && slice.call_id == *call_id, spent),
-        }
-    }
-
-    fn take_back_spawned(&mut self, child: &RunId, spent: Option<BudgetUse>) {
-        self.take_back_slice(|slice| slice.is_spawned && slice.child == *child, spent);
-    }
-
-    fn take_back_slice(&mut self, is_its: impl Fn(&Slice) -> bool, spent: Option<BudgetUse>) {
+    /// Takes back the slice of an ended child: of the spawned `child`, or of the one started at `call_id`. A slice is returned once.
+    fn take_back(&mut self, call_id: Option<&CallId>, child: Option<&RunId>, spent: Option<BudgetUse>) {
+        let is_its = |slice: &Slice| match child {
+            Some(child) => slice.is_spawned && slice.child == *child,
+            None => !slice.is_spawned && call_id == Some(&slice.call_id),
+        };
         if let Some(position) = self.lent.iter().position(is_its) {
             let slice = self.lent.remove(position);
             self.children = self.children.plus(spent.unwrap_or(slice.given.as_use())); // BG3
@@ -480,9 +452,9 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
             budget.lend_again(&retry.children);
         }
         Event::ChildStarted(child) => drop(budget.give(child, spend.as_deref(), at)), // BG2
-        Event::ChildCompleted(ended) => budget.take_back(&ended.call_id, ended.child.as_ref(), ended.spent),
-        Event::ChildFailed(ended) => budget.take_back(&ended.call_id, ended.child.as_ref(), ended.spent),
-        Event::ChildSettled(settled) => budget.take_back_spawned(&settled.child, Some(settled.spent)),
+        Event::ChildCompleted(ended) => budget.take_back(Some(&ended.call_id), ended.child.as_ref(), ended.spent),
+        Event::ChildFailed(ended) => budget.take_back(Some(&ended.call_id), ended.child.as_ref(), ended.spent),
+        Event::ChildSettled(settled) => budget.take_back(None, Some(&settled.child), Some(settled.spent)),
         _ => {}
     }
 }

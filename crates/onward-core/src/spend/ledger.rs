@@ -87,26 +87,11 @@ pub fn add_rows(rows: &mut BTreeMap<LedgerKey, LedgerSum>, others: BTreeMap<Ledg
 numbered! {
     /// The grouping of a ledger query.
     pub enum SpendBy {
-        0 => Model,
-        1 => Day,
-        2 => Run,
+        0 => Model / "model",
+        1 => Day / "day",
+        2 => Run / "run",
         /// A run with all its descendants, and forks of them.
-        3 => Tree,
-    }
-}
-
-impl SpendBy {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SpendBy::Model => "model",
-            SpendBy::Day => "day",
-            SpendBy::Run => "run",
-            SpendBy::Tree => "tree",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<SpendBy> {
-        SpendBy::ALL.iter().copied().find(|by| by.as_str() == text)
+        3 => Tree / "tree",
     }
 }
 

@@ -15,12 +15,7 @@ pub mod ledger;
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::json;
-
-use crate::log::codec::{DecodeError, Field, Raw, Shape};
 use crate::log::event::{TaskAttemptEnded, TaskAttempted};
-use crate::log::schema::{Proto, Schema};
 use crate::run::IdempotencyRecord;
 use crate::task::TaskReport;
 use crate::{Event, Timestamp, message};
@@ -96,41 +91,6 @@ impl fmt::Display for PicoDollars {
         let part = format!("{:012}", self.0 % PicoDollars::UNIT);
         let part = part.trim_end_matches('0');
         write!(f, "{}{}{part}", self.0 / PicoDollars::UNIT, if part.is_empty() { "" } else { "." })
-    }
-}
-
-impl Serialize for PicoDollars {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for PicoDollars {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PicoDollars, D::Error> {
-        // A JSON number might have lost digits as a float.
-        let text = String::deserialize(deserializer)?;
-        PicoDollars::parse(&text)
-            .ok_or_else(|| de::Error::custom(format_args!("`{text}` is not an amount in dollars, like \"2.50\"")))
-    }
-}
-
-impl Field for PicoDollars {
-    const SHAPE: Shape = Shape::Varint;
-
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        self.0.encode(number, out);
-    }
-    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
-        self.0.encode_present(number, out);
-    }
-    fn decode(raw: Raw<'_>) -> Result<PicoDollars, DecodeError> {
-        u64::decode(raw).map(PicoDollars)
-    }
-    fn absent() -> Option<PicoDollars> {
-        Some(PicoDollars(0))
-    }
-    fn proto(schema: &mut Schema) -> Proto {
-        u64::proto(schema).with_json(json!({"type": "string"}))
     }
 }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 pub use report::TaskReport;
 
-use crate::log::event::{Event, RunCompleted, RunFailed, TaskAttempted, TaskCompleted, TaskFailed, is_same_life};
+use crate::log::event::{Event, RunCompleted, RunFailed, TaskAttempted, TaskCompleted, TaskFailed, is_same_incarnation};
 use crate::run::Input;
 use crate::spend::{AttemptSpend, Spend};
 use crate::time::millis;
@@ -49,6 +49,7 @@ const APART_FIRST_MS: u64 = 500;
 
 message! {
     /// The number of attempts and the delays between them.
+    #[serde(default)]
     pub struct RetryPolicy {
         /// The maximum number of attempts; 0 = no limit.
         1 => attempts_max: u32,
@@ -118,6 +119,7 @@ impl RetryPolicy {
 
 message! {
     #[derive(Default)]
+    #[serde(default)]
     pub struct TaskOptions {
         /// `None` is the default queue.
         1 => queue: Option<Name>,
@@ -135,10 +137,10 @@ message! {
         /// Replaces the key that is derived from the call id.
         8 => idempotency_key: Option<String>,
         /// The effect of a repeated attempt. If it is known, every attempt is recorded before it begins.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         9 => class: Option<EffectClass>,
         /// The task costs money: its attempts are in the ledger, and the run's budget is checked before each of them.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
         10 => costs: bool,
     }
 }
@@ -147,13 +149,13 @@ numbered! {
     /// The effect of a repeated attempt.
     pub enum EffectClass {
         /// May run more than once.
-        0 => AtLeastOnce,
+        0 => AtLeastOnce / "at_least_once",
         /// None: it only reads or computes.
-        1 => Pure,
+        1 => Pure / "pure",
         /// None: the callee deduplicates by an idempotency key.
-        2 => Keyed,
+        2 => Keyed / "keyed",
         /// Harm: it is not retried after an attempt with an unknown outcome.
-        3 => AtMostOnce,
+        3 => AtMostOnce / "at_most_once",
     }
 }
 
@@ -188,7 +190,7 @@ impl TaskId {
     /// Returns true if both are the same task; the same call of another incarnation of the run is not (K8).
     pub fn is_same_task(&self, other: &TaskId) -> bool {
         (&self.run, self.generation, &self.call_id) == (&other.run, other.generation, &other.call_id)
-            && is_same_life(self.incarnation, other.incarnation)
+            && is_same_incarnation(self.incarnation, other.incarnation)
     }
 }
 
@@ -200,10 +202,10 @@ impl std::fmt::Display for TaskId {
 
 numbered! {
     pub enum TaskState {
-        0 => Queued,
-        1 => Leased,
+        0 => Queued / "queued",
+        1 => Leased / "leased",
         /// Taken off its queue after losing too many workers; an operator decides.
-        2 => Quarantined,
+        2 => Quarantined / "quarantined",
     }
 }
 
@@ -221,9 +223,7 @@ message! {
         /// The time at which the first queued task became or becomes visible.
         6 => oldest_at: Option<Timestamp>,
     }
-}
 
-message! {
     /// A task row, from its scheduling to its result.
     pub struct Task {
         1 => id: TaskId,

@@ -146,24 +146,19 @@ impl Field for TaskReport {
         })
     }
     fn proto(schema: &mut Schema) -> Proto {
-        let heartbeat = schema.message("TaskHeartbeat", &[], |schema| {
-            vec![FieldLine { number: 1, name: "progress", docs: &[], proto: Option::<Payload>::proto(schema) }]
-        });
-        let spend = FieldLine {
-            number: 5,
-            name: "spend",
-            docs: &["doc = \"The cost of the attempt; goes with any of the above.\""],
-            proto: AttemptSpend::proto(schema),
-        };
+        let heartbeat =
+            schema.message("TaskHeartbeat", &[], |schema| vec![FieldLine::new(1, "progress", Option::<Payload>::proto(schema))]);
+        let docs = &["doc = \"The cost of the attempt; goes with any of the above.\""];
+        let spend = FieldLine { docs, ..FieldLine::new(5, "spend", AttemptSpend::proto(schema)) };
         let docs = &["doc = \"A report of a worker about its current attempt.\""];
-        schema.one_of_beside("TaskReport", docs, "is", vec![spend], |schema| {
+        schema.one_of("TaskReport", docs, "is", vec![spend], |schema| {
             vec![
-                FieldLine { number: 1, name: "completed", docs: &[], proto: Payload::proto(schema) },
-                FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
-                FieldLine { number: 3, name: "interrupted", docs: &[], proto: Proto::scalar("bool") },
-                FieldLine { number: 4, name: "heartbeat", docs: &[], proto: heartbeat },
-                FieldLine { number: 6, name: "not_started", docs: &[], proto: Proto::scalar("bool") },
-                FieldLine { number: 7, name: "worker_lost", docs: &[], proto: Proto::scalar("bool") },
+                FieldLine::new(1, "completed", Payload::proto(schema)),
+                FieldLine::new(2, "failed", Failure::proto(schema)),
+                FieldLine::new(3, "interrupted", Proto::scalar("bool")),
+                FieldLine::new(4, "heartbeat", heartbeat),
+                FieldLine::new(6, "not_started", Proto::scalar("bool")),
+                FieldLine::new(7, "worker_lost", Proto::scalar("bool")),
             ]
         })
     }

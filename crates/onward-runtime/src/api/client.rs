@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use onward_core::api::{self, BulkDone, BulkRequest, BulkVerb, Call, LogRequest, Reply, StartReply, StartRequest};
-use onward_core::conversation::{PreludeSearch, Search};
 use onward_core::log::prelude_of;
 use onward_core::view::{RunView, created_at};
 use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
@@ -123,36 +122,13 @@ pub async fn read_view(client: &dyn Client, key: RunKey) -> Result<RunView, Runt
         if covered && same {
             let mut view = RunView::fold(head, &records);
             // Only the first generation of an agent has its input; later turns do not repeat it.
-            if let Some((run, generation)) = find_prelude(client, &view.head, &records).await? {
-                let first = client.read_log(run, Some(generation), Index(0), 1).await?;
+            if let Some(generation) = prelude_of(&records) {
+                let first = client.read_log(key, Some(generation), Index(0), 1).await?;
                 view.input = first.first().and_then(Record::started).map_or(view.input, |started| started.input.clone());
             }
             return Ok(view);
         }
         // The run was deleted and started again during the read: read it again.
-    }
-}
-
-/// Finds the log of the agent's generation before the turn in `records`. Returns `None` if the turn needs none or its original
-/// is deleted.
-pub async fn find_prelude(
-    client: &dyn Client,
-    head: &RunHead,
-    records: &[Record],
-) -> Result<Option<(RunKey, u32)>, RuntimeError> {
-    let Some(wanted) = prelude_of(records) else { return Ok(None) };
-    let mut search = PreludeSearch::new(head.key.clone(), head.generation, wanted);
-    loop {
-        let (run, generation) = search.wants();
-        let first = match client.read_log(run.clone(), Some(generation), Index(0), 1).await {
-            Err(error) if error.code() == "run_not_found" && run != head.key => Vec::new(),
-            read => read?,
-        };
-        match search.take(first.first()) {
-            Search::Found(run, generation) => return Ok(Some((run, generation))),
-            Search::GoesOn => {}
-            Search::Nowhere => return Ok(None),
-        }
     }
 }
 

@@ -116,7 +116,7 @@ impl Runtime {
         let open = self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, ..WaitQuery::default() }).await?;
         if let Some(wait) = open.into_iter().find(|wait| CallRef::from(wait) == *call) {
             if kind == WaitKind::Approval && self.is_left(&wait).await? {
-                return Err(RuntimeError::QuestionLeft { call: call.clone() });
+                return Err(RuntimeError::WaitAbandoned { call: call.clone() });
             }
             return Ok(Deciders { named: wait.deciders, not_by_requester: wait.not_by_requester });
         }

@@ -9,7 +9,6 @@
 use onward_core::conversation::{EntryCursor, Walk, depth_of, entries_of, leaf_of, log_before, pending_of};
 use onward_core::view::created_at;
 use onward_core::{Hash, Index, Record, RunHead, RunKey};
-use onward_store::StoreError;
 
 use crate::api::client::read_records;
 use crate::{Client, EntryPage, EntryQuery, RuntimeError};
@@ -86,20 +85,14 @@ struct LogPosition {
 
 /// Reads earlier logs until the walk is complete or there is no earlier log.
 async fn walk_back(client: &dyn Client, mut at: LogPosition, mut walk: Walk) -> Result<EntryPage, RuntimeError> {
-    let run = at.key.clone();
     while walk.wants().is_some() {
-        let Some((key, generation)) = at.first.as_ref().and_then(|first| log_before(&at.key, first)) else { break };
-        let records = match read_whole(client, &key, generation).await {
-            // The run that it was forked from is deleted.
-            Err(RuntimeError::Store(StoreError::RunNotFound { .. })) if key != at.key => break,
-            read => read?,
-        };
+        let Some(generation) = at.first.as_ref().and_then(|first| log_before(&at.key, first)) else { break };
+        let records = read_whole(client, &at.key, generation).await?;
         walk.read(&entries_of(generation, &records));
-        at = LogPosition { key, generation, first: records.into_iter().next() };
+        at = LogPosition { generation, first: records.into_iter().next(), ..at };
     }
-    // The entry before is in this log or an earlier one (CV2). The logs of another run are found through this run's first log.
-    let generation = if at.key == run { at.generation } else { 0 };
-    let before = walk.before().map(|id| EntryCursor { id, generation: Some(generation) });
+    // The entry before is in this log or an earlier one (CV2).
+    let before = walk.before().map(|id| EntryCursor { id, generation: Some(at.generation) });
     Ok(EntryPage { entries: walk.into_entries(), before, ..EntryPage::default() })
 }
 

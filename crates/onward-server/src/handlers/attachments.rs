@@ -34,7 +34,7 @@ pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
 }
 
 pub(crate) async fn keep(server: &Server, data: Bytes) -> Result<KeptAttachment, RequestError> {
-    let folder = server.options().attachments.clone().ok_or(RequestError::AttachmentsNotKept)?;
+    let folder = server.options().attachments.clone().ok_or(RequestError::AttachmentsDisabled)?;
     if data.is_empty() {
         return Err(RequestError::JsonInvalid { why: "the attachment is empty".to_owned() });
     }

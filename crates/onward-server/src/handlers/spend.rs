@@ -28,7 +28,7 @@ pub(crate) async fn read(request: Request) -> Result<Response, Problem> {
 }
 
 fn by(text: &str) -> Result<SpendBy, RequestError> {
-    SpendBy::parse(text).ok_or_else(|| {
+    SpendBy::from_word(text).ok_or_else(|| {
         let known: Vec<&str> = SpendBy::ALL.iter().map(|by| by.as_str()).collect();
         RequestError::QueryInvalid { why: format!("`by` must be one of {}", known.join(", ")) }
     })

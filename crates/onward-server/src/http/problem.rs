@@ -68,7 +68,7 @@ pub enum RequestError {
     #[error("there is no kind `{kind}`")]
     KindNotFound { kind: String },
     #[error("this server stores no attachments")]
-    AttachmentsNotKept,
+    AttachmentsDisabled,
     #[error("the server is not ready: {why}")]
     NotReady { why: String },
     #[error("the store has stopped: {why}")]
@@ -106,7 +106,7 @@ impl RequestError {
             RequestError::WebhookRefused => ErrorCode::WebhookRefused,
             RequestError::WebhookUnroutable { .. } => ErrorCode::WebhookUnroutable,
             RequestError::KindNotFound { .. } => ErrorCode::KindNotFound,
-            RequestError::AttachmentsNotKept => ErrorCode::AttachmentsNotKept,
+            RequestError::AttachmentsDisabled => ErrorCode::AttachmentsDisabled,
             RequestError::NotReady { .. } | RequestError::StoreStopped { .. } => ErrorCode::NotReady,
         }
     }

@@ -39,7 +39,7 @@ async fn bytes_are_kept_under_their_hash_over_http_and_grpc() {
 #[tokio::test]
 async fn what_cannot_be_kept_is_refused() {
     let site = Site::open().await;
-    site.send("POST", "/v1/attachments", "", "hello").await.problem(404, "attachments_not_kept");
+    site.send("POST", "/v1/attachments", "", "hello").await.problem(404, "attachments_disabled");
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("kept");
     let site = Site::with(Options { limits: limits(), attachments: Some(folder.clone()), ..Options::default() }).await;

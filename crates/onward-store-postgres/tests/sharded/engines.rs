@@ -76,7 +76,7 @@ async fn a_parent_hears_that_its_child_would_lie_elsewhere_and_goes_on() {
     let (root, stranger) = (id_in(0, 0), id_in(1, 0));
     let ids = vec![String::new(), stranger.clone(), format!("{root}/mine"), "x/y".to_owned()];
     let run: RunHandle<Vec<String>> = onward.start("parent", &ids).id(&root).await.unwrap();
-    assert_eq!(result(&run).await, ["9", "family_differs", "9", "family_differs"]);
+    assert_eq!(result(&run).await, ["9", "root_run_differs", "9", "root_run_differs"]);
     let runs = databases.databases[0].inner.list_runs(Default::default()).await.unwrap().runs;
     assert_eq!(runs.len(), 3, "the tree lies in one database");
     assert!(databases.store.read_run(key(&stranger), None).await.unwrap().is_none());

@@ -63,7 +63,7 @@ fn a_child_of_another_family_is_refused_wherever_it_would_lie() {
         // One that would be in another database, and one that by chance would not.
         for stranger in [id_in(0, 0), id_in(1, 1)] {
             let error = site.store.start_run(child_of(&parent, &stranger), None).await.unwrap_err();
-            assert_eq!(error.code(), "family_differs");
+            assert_eq!(error.code(), "root_run_differs");
             assert!(error.to_string().contains(&format!("must begin with `{parent}/`")), "{error}");
             assert!(site.store.read_run(key(&stranger), None).await.unwrap().is_none());
         }
@@ -84,7 +84,7 @@ fn a_log_that_makes_a_run_an_open_child_of_another_family_is_refused() {
             }
             site.store.restore_run(RestoreRun { key: run.key, what: Restore::Run { logs: vec![log] }, news: Vec::new() })
         };
-        assert_eq!(restore(child_of("p", "c"), false).await.unwrap_err().code(), "family_differs");
+        assert_eq!(restore(child_of("p", "c"), false).await.unwrap_err().code(), "root_run_differs");
         // A closed child has no effects of its parent to receive.
         assert!(restore(child_of("p", "c"), true).await.unwrap().created);
         assert!(restore(child_of("p", "p/c"), false).await.unwrap().created);

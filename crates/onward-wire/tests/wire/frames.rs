@@ -3,9 +3,10 @@
 use onward_core::codec::{Field, Message};
 use onward_core::event::{RunStarted, StepCompleted};
 use onward_core::run::Commit;
-use onward_core::task::TaskReport;
+use onward_core::task::{RetryPolicy, TaskReport};
 use onward_core::{
-    CallId, CommitId, Epoch, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
+    CallId, CommitId, Epoch, Event, Failure, Hash, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status,
+    Timestamp,
 };
 use onward_wire::problem::{Advice, Problem};
 use onward_wire::worker::*;
@@ -129,6 +130,33 @@ where
 fn every_frame_reads_back_from_bytes_and_from_json() {
     both_ways(worker_frames());
     both_ways(server_frames());
+}
+
+/// The JSON defaults of docs/protocol.md.
+#[test]
+fn a_frame_needs_only_its_required_fields_in_json() {
+    let read = |json: &str| serde_json::from_str::<WorkerFrame>(json).unwrap();
+    let WorkerFrame::Hello(hello) = read(r#"{"hello":{"protocol":1,"worker":"w","kinds":[{"kind":"pay"}]}}"#) else { panic!() };
+    assert_eq!((hello.queues, &hello.kinds[0].versions), (vec![String::new()], &vec![String::new()]));
+    assert_eq!((hello.runs_max, hello.connection, hello.runs.len()), (0, 0, 0));
+    assert_eq!(read(r#"{"credit":{"tasks":2}}"#), WorkerFrame::Credit(Credit { runs: 0, tasks: 2 }));
+    assert_eq!(read(r#"{"heartbeat":{}}"#), WorkerFrame::Heartbeat(Heartbeat { request: 0 }));
+    let WorkerFrame::ReadLog(page) = read(r#"{"read_log":{"request":1,"run":{"namespace":"default","id":"r"}}}"#) else {
+        panic!()
+    };
+    assert_eq!((page.from, page.limit), (Index(0), u32::MAX));
+    let commit = r#"{"commit":{"request":1,"commit":{"key":{"namespace":"default","id":"r"},"generation":0,"epoch":1,"n":0,
+        "commit_id":"7","horizon":0,"events":[
+            {"type":"step_completed","call_id":"0","name":"s","output":{"json":1}},
+            {"type":"task_scheduled","call_id":"1","kind":"t","input":{"json":{"b":1,"a":2}},"options":{"retry":{"attempts_max":3}}},
+            {"type":"run_failed","failure":{"code":"x","message":"y"}}]}}}"#;
+    let WorkerFrame::Commit(CommitRun { commit, .. }) = read(commit) else { panic!() };
+    assert_eq!((commit.commit_id, commit.waits, commit.is_standing), (CommitId(7), false, false));
+    let [Event::StepCompleted(step), Event::TaskScheduled(task), Event::RunFailed(failed)] = &commit.events[..] else { panic!() };
+    assert_eq!((step.attempt, step.took_ms), (1, 0));
+    assert_eq!(task.input_hash, Hash::of(&Payload::json(&serde_json::json!({"a": 2, "b": 1})).unwrap()));
+    assert_eq!(task.options.retry, RetryPolicy::attempts(3));
+    assert_eq!(failed.failure, Failure::new("x", "y"));
 }
 
 /// Reads with the descriptor only, like a program in another language.

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use onward_core::conversation::{Entry, PreludeSearch, Search, Walk, entries_of, log_before, original_of};
+use onward_core::conversation::{Entry, Walk, entries_of, log_before};
 use onward_core::event::EntryLocation;
+use onward_core::log::prelude_of;
 use onward_core::{Hash, Index, Record, RunKey};
 use onward_runtime::WorkerConnection;
 use onward_store::StoreError;
@@ -62,8 +63,8 @@ struct Read {
 /// The entries of one log.
 struct ReadLog {
     entries: Vec<Entry>,
-    /// The previous log of the conversation; in a fork, that of another run.
-    before: Option<(RunKey, u32)>,
+    /// The generation of the previous log of the conversation.
+    before: Option<u32>,
 }
 
 impl ConversationCache {
@@ -84,50 +85,33 @@ impl ConversationCache {
         }
     }
 
-    /// Returns an entry stored beside the conversation, in this run or in the run that it was forked from.
+    /// Returns an entry stored beside the conversation.
     #[cfg_attr(not(feature = "agents"), expect(dead_code, reason = "only model calls use it"))]
     pub async fn kept(&self, run: &RunKey, generation: u32, kept: EntryLocation) -> Result<Entry, StoreError> {
-        let (mut run, mut within) = (run.clone(), generation);
-        loop {
-            for trusts in [true, false] {
-                if kept.generation > within {
-                    break;
-                }
-                let log = self.log(&run, kept.generation, kept.generation < within, trusts).await?;
-                if let Some(entry) = log.entries.iter().find(|entry| entry.id == kept.id) {
-                    return Ok(entry.clone());
-                }
+        for trusts in [true, false] {
+            let log = self.log(run, kept.generation, kept.generation < generation, trusts).await?;
+            if let Some(entry) = log.entries.iter().find(|entry| entry.id == kept.id) {
+                return Ok(entry.clone());
             }
-            let first = self.connection.read_log(run.clone(), Some(0), Index(0), 1).await?;
-            let Some(original) = first.first().and_then(|first| original_of(&run, first)) else {
-                return Err(StoreError::Corrupt { why: format!("entry {} is missing from the logs of the run", kept.id) });
-            };
-            (run, within) = original;
         }
+        Err(StoreError::Corrupt { why: format!("entry {} is missing from the logs of the run", kept.id) })
     }
 
-    /// Reads the log of an agent's prelude, which the log of turn `within` names as generation `wanted`.
-    pub async fn prelude(&self, run: &RunKey, within: u32, wanted: u32) -> Result<Vec<Record>, StoreError> {
-        let mut search = PreludeSearch::new(run.clone(), within, wanted);
-        loop {
-            let (run, generation) = search.wants();
-            let first = self.connection.read_log(run, Some(generation), Index(0), 1).await?;
-            match search.take(first.first()) {
-                Search::Found(run, generation) => return read_all(&*self.connection, &run, Some(generation), Index(0)).await,
-                Search::GoesOn => {}
-                Search::Nowhere => {
-                    return Err(StoreError::Corrupt { why: "the log of the agent's prelude is missing".to_owned() });
-                }
-            }
+    /// Reads the log of an agent's prelude, which the logs of its turns name by its generation.
+    pub async fn prelude(&self, run: &RunKey, generation: u32) -> Result<Vec<Record>, StoreError> {
+        let records = read_all(&*self.connection, run, Some(generation), Index(0)).await?;
+        if records.is_empty() || prelude_of(&records).is_some() {
+            return Err(StoreError::Corrupt { why: "the log of the agent's prelude is missing".to_owned() });
         }
+        Ok(records)
     }
 
     async fn walk(&self, run: &RunKey, generation: u32, mut walk: Walk, trusts: bool) -> Result<Walk, StoreError> {
-        let (mut next, mut is_closed) = (Some((run.clone(), generation)), false);
-        while let Some((run, generation)) = next.filter(|_| walk.wants().is_some()) {
-            let log = self.log(&run, generation, is_closed, trusts).await?;
+        let (mut next, mut is_closed) = (Some(generation), false);
+        while let Some(generation) = next.filter(|_| walk.wants().is_some()) {
+            let log = self.log(run, generation, is_closed, trusts).await?;
             walk.read(&log.entries);
-            (next, is_closed) = (log.before.clone(), true);
+            (next, is_closed) = (log.before, true);
         }
         Ok(walk)
     }

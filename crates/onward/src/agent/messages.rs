@@ -45,7 +45,7 @@ impl AgentCtx {
             let message = format!("the conversation has no entry {from}");
             return Err(crate::Failure::fatal(message).with_code("entry_not_found"));
         };
-        self.cell.call("branch").engine.branch(from.0, position as u64 + 1);
+        self.cell.call("branch").engine.branch(Some(from.0), position as u64 + 1);
         Ok(())
     }
 }

@@ -247,7 +247,7 @@ impl Makers {
         let mut run = run.clone();
         while let Some(first) = first_of(run.clone()).await? {
             self.add_origins(&first);
-            let Some((original, _)) = original_of(&run, &first) else { break };
+            let Some(original) = original_of(&run, &first) else { break };
             run = original;
         }
         Ok(())

@@ -199,7 +199,7 @@ impl World {
             return Ok(*index);
         }
         let once = input.once.take();
-        let admitted = self.head.admit_input(input, self.now)?;
+        let admitted = self.head.admit_input(input, None, self.now)?;
         if let Some(once) = once {
             self.once.insert(once.key, (once.token, admitted.record.index));
         }

@@ -18,7 +18,7 @@ pub(super) async fn answer(worker: &Worker, question: Question) {
     let Some(handler) = worker.registry.handler(&started.kind, started.version.as_ref()) else { return };
     let shared = worker.shared_with(&run, &records).await;
     let prelude = match prelude_of(&records) {
-        Some(generation) => worker.library.prelude(&run, started.generation, generation).await,
+        Some(generation) => worker.library.prelude(&run, generation).await,
         None => Ok(Vec::new()),
     };
     let Ok(prelude) = prelude else { return };

@@ -132,8 +132,8 @@ impl Driver {
     fn poll_prelude(&mut self, cx: &mut Context<'_>) -> Option<NextAction> {
         let generation = self.code.wants_prelude()?;
         if self.reading_prelude.is_none() {
-            let (library, key, within) = (self.worker.library.clone(), self.key.clone(), self.generation);
-            self.reading_prelude = Some(Box::pin(async move { library.prelude(&key, within, generation).await }));
+            let (library, key) = (self.worker.library.clone(), self.key.clone());
+            self.reading_prelude = Some(Box::pin(async move { library.prelude(&key, generation).await }));
         }
         match self.reading_prelude.as_mut()?.as_mut().poll(cx) {
             Poll::Pending => Some(NextAction::Wait),
@@ -347,12 +347,6 @@ impl Driver {
     }
 
     fn cannot_read(&mut self, error: &StoreError) -> NextAction {
-        // Compared by code, because the error may have come over a network. A fork without its earlier logs reads those of its
-        // original.
-        if error.code() == "run_not_found" {
-            let message = format!("the earlier conversation is in the logs of a deleted run: {error}");
-            return self.pause(Fault::LogBroken(message));
-        }
         if error.consequence() == Consequence::IsolateRun {
             return self.pause(Fault::LogBroken(error.to_string()));
         }

@@ -7,19 +7,16 @@ use onward::agent::{AgentCtx, Provider, Turn};
 use onward::ledger::{SpendBy, SpendQuery};
 use onward::prelude::*;
 use onward::{Entry, Onward, RunHandle, Status};
-use onward_core::{RunId, RunKey, transfer};
+use onward_core::{RunId, RunKey};
 use onward_llm_scripted::ScriptedModel;
 use onward_runtime::export_run;
 
-use crate::site::{Site, eventually, everywhere, paused, until_status};
+use crate::site::{Site, eventually, everywhere, until_status};
 
 const MESSAGE: Signal<String> = Signal::new("message");
 
 /// Counts how often the part before the turns was executed.
 type Prepared = Arc<AtomicU32>;
-
-/// Two runs recorded when a fork contained only its turn: `r`, with two turns, and `fork`, at the end of them.
-const FORKED_BEFORE: &str = include_str!("forked_before.jsonl");
 
 /// Answers with a model, and knows the length of the conversation.
 async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
@@ -189,48 +186,4 @@ everywhere! {
         other.shutdown().await;
         onward.shutdown().await;
     }
-}
-
-/// Forks that contain only their turn continue to read the logs of their original, and so do forks of them.
-async fn made_before(site: Site) {
-    let (model, prepared_count) = (ScriptedModel::start().await.unwrap(), Prepared::default());
-    let onward = start(&site, &model, &prepared_count).await;
-    site.runtime(&onward).import_runs(transfer::read(FORKED_BEFORE).unwrap()).await.unwrap();
-    let fork = onward.run::<u32>("fork").unwrap();
-    assert_eq!(fork.view().await.unwrap().head.generation, 0);
-    fork.message("three").await.unwrap();
-    let mut expected = vec!["Be brief.", "one", "You said: one", "two", "You said: two", "three"];
-    assert_eq!(told_last(&fork, &model, 6).await, expected);
-    let second = fork.fork().id("second").await.unwrap();
-    second.message("four").await.unwrap();
-    expected.extend(["You said: three", "four"]);
-    assert_eq!(told_last(&second, &model, 8).await, expected);
-    // Forks that were made of the original since are independent.
-    let run = onward.run::<u32>("r").unwrap();
-    let alone = run.fork().id("alone").await.unwrap();
-    run.terminate("").await.unwrap();
-    onward.delete_run("r", "").await.unwrap();
-    alone.message("three").await.unwrap();
-    assert_eq!(told_last(&alone, &model, 6).await, expected[..6]);
-    drop((run, fork, second, alone));
-    onward.shutdown().await; // cached logs of the original are gone with the process
-    let onward = start(&site, &model, &prepared_count).await;
-    for id in ["fork", "second"] {
-        let run = onward.run::<u32>(id).unwrap();
-        run.message("five").await.unwrap();
-        let pause = paused(&run).await;
-        assert!(pause.message.contains("in the logs of a deleted run"), "{}", pause.message);
-        assert!(pause.message.contains("run r"), "{}", pause.message);
-    }
-    onward.shutdown().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_fork_that_was_made_of_its_turn_alone_pauses_when_its_original_is_gone_in_memory() {
-    made_before(Site::memory()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_fork_that_was_made_of_its_turn_alone_pauses_when_its_original_is_gone_in_a_directory() {
-    made_before(Site::directory()).await;
 }

@@ -460,7 +460,7 @@ async fn a_question_that_the_code_has_left_takes_no_answer() {
     })
     .await;
     let refused = onward.approve(&old).await.unwrap_err();
-    assert_eq!(refused.code(), "question_left", "{refused}");
+    assert_eq!(refused.code(), "wait_abandoned", "{refused}");
     let listed: Vec<String> =
         onward.list_approvals().await.unwrap().iter().map(|wait| onward::CallRef::from(wait).to_string()).collect();
     assert_eq!(listed, [new.as_str()], "only open questions are listed");

@@ -472,7 +472,7 @@ pub fn external() -> Log {
     let mut log = Log::load(vec![first]).expect("a log begins so");
     for (number, append) in (1..).zip(appends) {
         let at = Timestamp(1_800_000_000_000 + number);
-        let admitted = head.admit_input(Input::new(append), at).expect("the index is the next");
+        let admitted = head.admit_input(Input::new(append), None, at).expect("the index is the next");
         log.push(admitted.record).expect("it follows");
     }
     log

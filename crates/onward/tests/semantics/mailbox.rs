@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use onward::prelude::*;
-use onward::testing::{Replay, World};
-use onward_core::event::{UpdateAnswered, UpdateReceived};
-use onward_core::{Event, Log, Name, Payload, Record, Status};
+use onward::testing::World;
+use onward_core::event::UpdateReceived;
+use onward_core::{Event, Name, Payload, Status};
 
 use crate::{count, crash_and_pump};
 
@@ -214,25 +214,6 @@ fn an_update_behind_the_signal_that_ends_the_run_is_not_answered_by_code_that_ha
         crash_and_pump(&mut world);
         assert_eq!((world.output(), answers(&world)), ("0".to_owned(), vec![]));
     }
-}
-
-/// N8: logs recorded before this rule stay valid.
-#[test]
-fn an_answer_that_code_had_recorded_behind_its_end_still_replays() {
-    let mut world = World::new(adding, &());
-    world.signal("open", &());
-    world.pump().unwrap();
-    world.signal("close", &());
-    update(&mut world, "u1", 4);
-    world.pump().unwrap();
-    let mut records = world.log().records().to_vec();
-    let end = records.pop().unwrap();
-    let answered = UpdateAnswered { update_id: "u1".to_owned(), result: Ok(Payload::json(&4).unwrap()) };
-    let last = end.events.len() - 1;
-    let mut events = end.events.clone();
-    events.insert(last, answered.into());
-    records.push(Record { events, ..end });
-    Replay::new("test", &Log::load(records).unwrap()).against(adding).unwrap();
 }
 
 /// A step that runs until it is released.

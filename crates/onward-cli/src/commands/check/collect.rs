@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use onward::check::{EarlierLog, RunToCheck};
 use onward_core::api::RunQuery;
 use onward_core::conversation::{Walk, entries_of, log_before};
-use onward_core::{Index, Name, Record, RunHead, RunKey, Status};
-use onward_runtime::{RuntimeError, find_prelude, read_records};
+use onward_core::log::prelude_of;
+use onward_core::{Index, Name, Record, RunHead, Status};
+use onward_runtime::{RuntimeError, read_records};
 
 use super::CheckArgs;
 use crate::args::Global;
@@ -73,20 +74,16 @@ async fn write(connection: &Connection, head: RunHead, file: &mut impl Write) ->
     Ok(1)
 }
 
-/// Reads the log of the run, the log that the code of an agent replays before it, and the logs with its conversation. The logs of
-/// a deleted original of a fork are missing here as they are for a worker.
+/// Reads the log of the run, the log that the code of an agent replays before it, and the logs with its conversation.
 async fn read(connection: &Connection, head: &RunHead) -> Result<RunToCheck, RuntimeError> {
     let records = read_records(&**connection, head).await?;
-    let (prelude, prelude_run) = match find_prelude(&**connection, head, &records).await? {
-        Some((run, generation)) => {
-            let prelude = read_earlier(connection, head, &run, generation).await?;
-            (prelude, Some(run).filter(|run| *run != head.key))
-        }
-        None => (Vec::new(), None),
+    let prelude = match prelude_of(&records) {
+        Some(generation) => read_earlier(connection, head, generation).await?,
+        None => Vec::new(),
     };
     let earlier = read_conversation(connection, head, &records).await?;
     let RunHead { key: run, kind, version, generation, .. } = head.clone();
-    Ok(RunToCheck { run, kind, version, generation, records, prelude, prelude_run, earlier })
+    Ok(RunToCheck { run, kind, version, generation, records, prelude, earlier })
 }
 
 /// Reads the earlier logs that have the conversation continued by `records`, latest first.
@@ -95,29 +92,21 @@ async fn read_conversation(connection: &Connection, head: &RunHead, records: &[R
     let mut walk = Walk::from(checkpoint.and_then(|checkpoint| checkpoint.leaf), usize::MAX);
     let mut next = records.first().and_then(|first| log_before(&head.key, first));
     let mut logs = Vec::new();
-    while let Some((run, generation)) = next.filter(|_| walk.wants().is_some()) {
-        let records = match read_earlier(connection, head, &run, generation).await {
-            Err(error) if error.code() == "run_not_found" && run != head.key => break,
-            read => read?,
-        };
-        next = records.first().and_then(|first| log_before(&run, first));
+    while let Some(generation) = next.filter(|_| walk.wants().is_some()) {
+        let records = read_earlier(connection, head, generation).await?;
+        next = records.first().and_then(|first| log_before(&head.key, first));
         let wanted = walk.wants();
         walk.read(&entries_of(generation, &records));
         if walk.wants() != wanted {
-            logs.push(EarlierLog { run, generation, records });
+            logs.push(EarlierLog { generation, records });
         }
     }
     Ok(logs)
 }
 
 /// Reads a complete earlier log. `next_index` of the head belongs to the open log and does not limit it.
-async fn read_earlier(
-    connection: &Connection,
-    head: &RunHead,
-    run: &RunKey,
-    generation: u32,
-) -> Result<Vec<Record>, RuntimeError> {
-    read_records(&**connection, &RunHead { key: run.clone(), generation, next_index: Index(u64::MAX), ..head.clone() }).await
+async fn read_earlier(connection: &Connection, head: &RunHead, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+    read_records(&**connection, &RunHead { generation, next_index: Index(u64::MAX), ..head.clone() }).await
 }
 
 /// Copies the runs of a saved file and returns their number. Fails if a line is not a run.

@@ -3,7 +3,8 @@
 use super::*;
 use crate::log::CommitHeader;
 use crate::log::event::{Checkpoint, Divergence, RunStarted, SegmentAbandoned, SignalReceived};
-use crate::{CallId, CommitId, Epoch};
+use crate::run::ancestry::Origin;
+use crate::{CallId, CommitId, Epoch, Namespace, RunId};
 
 fn name(name: &str) -> Name {
     Name::new(name).unwrap()
@@ -125,4 +126,26 @@ fn a_context_is_the_last_summary_and_what_it_does_not_cover() {
     assert_eq!(walk.wants(), None);
     let entries = walk.into_entries();
     assert_eq!((entries[0].role.as_str(), said(&entries[1..])), (SUMMARY, vec!["3".to_owned(), "4".into(), "5".into()]));
+}
+
+#[test]
+fn a_retry_has_the_log_before_it_and_a_fork_has_logs_of_its_own() {
+    let key = |id: &str| RunKey::new(Namespace::default(), RunId::new(id).unwrap());
+    let before = |run: &str, generation, origins: &[(&str, u32)]| {
+        let mut first = started(None);
+        if let Some(Event::RunStarted(started)) = first.events.first_mut() {
+            let origin = |(run, generation): &(&str, u32)| Origin { generation: *generation, ..Origin::of_start(key(run)) };
+            started.origins = origins.iter().map(origin).collect();
+            started.generation = generation;
+        }
+        log_before(&key(run), &first)
+    };
+    assert_eq!(before("r", 0, &[]), None);
+    assert_eq!(before("r", 3, &[]), Some(2));
+    assert_eq!(before("r", 3, &[("r", 2)]), Some(1), "a retry has the failed log");
+    assert_eq!(before("f", 3, &[("r", 3)]), Some(2));
+    assert_eq!(before("f", 3, &[("r", 2), ("r", 3)]), Some(2), "of a retry");
+    assert_eq!(before("f", 4, &[("r", 3), ("f", 3)]), Some(2), "retried itself");
+    assert_eq!(before("g", 2, &[("r", 2), ("f", 2)]), Some(1), "of a fork");
+    assert_eq!(before("f", 0, &[("r", 0)]), None);
 }

@@ -4,9 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::content::{
-    EffectOf, Identity, LivePath, NumberedCall, abandoned_call_id, answered_call_id, call_id_of, effect_of, subject,
-};
+use super::content::{EffectOf, Identity, LivePath, NumberedCall, answered_call_id, call_id_of, effect_of, subject};
 use crate::engine::matching::describe;
 use crate::log::event::{ApprovalDecided, CallAdopted};
 use crate::{CallId, Event, Index, Record, RunId};
@@ -15,7 +13,7 @@ use crate::{CallId, Event, Index, Record, RunId};
 const FEEDBACK_CHARS_MAX: usize = 200;
 
 #[derive(Default)]
-pub(super) struct AbandonedCalls {
+pub(in crate::engine) struct AbandonedCalls {
     calls: BTreeMap<NumberedCall, Abandoned>,
     /// Canceled calls that were made again: no call takes them over, but they may have had an effect.
     over: Vec<Abandoned>,
@@ -35,8 +33,6 @@ pub(super) struct AbandonedCalls {
     asked: BTreeMap<CallId, Identity>,
     /// Abandoned calls that a resume has accepted.
     accepted: BTreeSet<CallId>,
-    /// For older logs without a list: calls before this event are accepted.
-    accepted_before: Index,
 }
 
 /// The decision of a person.
@@ -55,8 +51,6 @@ struct Abandoned {
     child: Option<RunId>,
     /// The child outlives the generation.
     is_spawned: bool,
-    /// The index of the call.
-    index: Index,
     effect: EffectOf,
     /// The subject of an approval.
     subject: Option<Identity>,
@@ -94,18 +88,15 @@ impl AbandonedCalls {
         self.decided.clear();
     }
 
-    /// Excludes abandoned approvals and their decisions from takeover.
+    /// Excludes abandoned approvals and their decisions from takeover, because the log continues from a copy (Z8).
     pub fn forget_decisions(&mut self) {
         let questions = self.calls.values_mut().filter(|found| found.effect == EffectOf::Decision && !found.adopted);
         questions.for_each(|found| found.withdrawn = true);
         self.decided.clear();
     }
 
-    /// Accepts the calls that a pause has listed. `index` is that of the resume.
-    pub fn accept(&mut self, left: Vec<CallId>, index: Index) {
-        if left.is_empty() {
-            self.accepted_before = index;
-        }
+    /// Accepts the calls that a pause has listed.
+    pub fn accept(&mut self, left: Vec<CallId>) {
         self.accepted.extend(left);
     }
 
@@ -172,8 +163,7 @@ impl AbandonedCalls {
                 EffectOf::Attempt => self.answers.contains_key(&found.call_id).then(may_have).flatten(),
             }
         };
-        let is_accepted = |found: &Abandoned| found.index < self.accepted_before || self.accepted.contains(&found.call_id);
-        let is_loose = |found: &&Abandoned| !found.adopted && !found.withdrawn && !is_accepted(found);
+        let is_loose = |found: &&Abandoned| !found.adopted && !found.withdrawn && !self.accepted.contains(&found.call_id);
         let unmatched = self.calls.values().chain(&self.over).filter(is_loose);
         unmatched.filter_map(|found| Some((found.call_id.clone(), format!("{}, which {}", found.what, effect(found)?)))).collect()
     }
@@ -215,7 +205,7 @@ impl AbandonedCalls {
     }
 
     /// Adds the calls of abandoned records. Each path is followed from where it diverged from the one before.
-    pub fn fill<'a>(&mut self, mut live_path: LivePath, records: impl Iterator<Item = &'a Record>) {
+    pub(super) fn fill<'a>(&mut self, mut live_path: LivePath, records: impl Iterator<Item = &'a Record>) {
         let mut way_at: BTreeMap<Index, LivePath> = BTreeMap::new();
         self.asked.clear();
         for record in records {
@@ -225,12 +215,12 @@ impl AbandonedCalls {
             }
             way_at.insert(record.index, live_path.clone());
             for event in &record.events {
-                self.enter(record.index, event, &mut live_path);
+                self.enter(event, &mut live_path);
             }
         }
     }
 
-    fn enter(&mut self, index: Index, event: &Event, live_path: &mut LivePath) {
+    fn enter(&mut self, event: &Event, live_path: &mut LivePath) {
         if let Event::CallAdopted(event) = event {
             // It was taken over and is abandoned again.
             if let Some((key, found)) = self.calls.iter_mut().find(|(_, found)| found.call_id == event.from) {
@@ -239,7 +229,7 @@ impl AbandonedCalls {
             }
             return;
         }
-        if let Some(call_id) = abandoned_call_id(event) {
+        if let Some(call_id) = event.canceled_call() {
             self.given_up.push(call_id.clone());
             self.calls.values_mut().filter(|found| found.call_id == *call_id).for_each(|found| found.is_given_up = true);
         }
@@ -248,22 +238,18 @@ impl AbandonedCalls {
         if event.is_step_result() {
             self.answers.insert(call_id.clone(), event.clone());
         }
-        let what = describe(event);
-        // Attempts of a task without a class are not recorded: it may have begun.
-        let is_task = matches!(event, Event::TaskScheduled(task) if task.options.class.is_some());
-        let effect = effect_of(event);
-        let child = match event {
-            Event::ChildStarted(event) => Some(event.child.clone()),
-            _ => None,
+        let (child, is_spawned) = match event {
+            Event::ChildStarted(event) => (Some(event.child.clone()), event.is_spawned),
+            _ => (None, false),
         };
         let found = Abandoned {
             call_id: call_id.clone(),
-            what,
-            is_task,
+            what: describe(event),
+            // Attempts of a task without a class are not recorded: it may have begun.
+            is_task: matches!(event, Event::TaskScheduled(task) if task.options.class.is_some()),
             child,
-            is_spawned: matches!(event, Event::ChildStarted(event) if event.is_spawned),
-            index,
-            effect,
+            is_spawned,
+            effect: effect_of(event),
             subject: subject(event),
             adopted: false,
             withdrawn: false,

@@ -100,28 +100,13 @@ pub(super) fn step_identity(name: &Name, input_hash: Option<Hash>) -> Identity {
     Hash::of_parts(&[b"step", name.as_str().as_bytes(), &input_hash.unwrap_or_default().0])
 }
 
+/// Returns the call id of a call that can be matched by content, or of an entry.
 pub(super) fn call_id_of(event: &Event) -> Option<&CallId> {
-    Some(match event {
-        Event::TaskScheduled(event) => &event.call_id,
-        Event::StepCompleted(event) => &event.call_id,
-        Event::StepFailed(event) => &event.call_id,
-        Event::ChildStarted(event) => &event.call_id,
-        Event::ChildAwaited(event) => &event.call_id,
-        Event::SignalSent(event) => &event.call_id,
-        Event::ApprovalRequested(event) => &event.call_id,
-        Event::PromiseCreated(event) => &event.call_id,
-        Event::EntryAppended(event) => &event.call_id,
-        _ => return None,
-    })
-}
-
-pub(super) fn abandoned_call_id(event: &Event) -> Option<&CallId> {
-    match event {
-        Event::TaskCanceled(event) => Some(&event.call_id),
-        Event::ChildCanceled(event) => Some(&event.call_id),
-        Event::WaitCanceled(event) => Some(&event.call_id),
-        _ => None,
-    }
+    use Event::*;
+    let is_call = event.is_step_result()
+        || matches!(event, TaskScheduled(_) | ChildStarted(_) | ChildAwaited(_) | SignalSent(_))
+        || matches!(event, ApprovalRequested(_) | PromiseCreated(_) | EntryAppended(_));
+    event.call_id().filter(|_| is_call)
 }
 
 pub(super) fn effect_of(event: &Event) -> EffectOf {

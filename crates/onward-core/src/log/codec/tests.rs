@@ -4,8 +4,8 @@ use super::*;
 
 crate::numbered! {
     enum Color {
-        0 => Red,
-        3 => Blue,
+        0 => Red / "red",
+        3 => Blue / "blue",
     }
 }
 
@@ -78,6 +78,8 @@ fn numbers_in_a_list_are_read_packed_and_one_by_one() {
 #[test]
 fn what_protobuf_writers_leave_out_is_zero() {
     assert_eq!(nothing().first, Color::Red);
+    assert_eq!(Color::from_word("blue"), Some(Color::Blue));
+    assert_eq!(Color::from_word("Blue"), None);
     let mut cut = Vec::new();
     put_bytes(6, &[0x80], &mut cut);
     assert_eq!(Everything::decode_fields(&cut), Err(DecodeError::Truncated));

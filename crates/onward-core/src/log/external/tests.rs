@@ -54,7 +54,7 @@ impl Bench {
     fn append(&mut self, event: impl Into<Event>) -> Result<Index, Refusal> {
         let before = self.head.clone();
         let at = Timestamp(1 + self.records.len() as u64);
-        match self.head.admit_input(Input::new(event), at) {
+        match self.head.admit_input(Input::new(event), None, at) {
             Ok(admitted) => {
                 assert_eq!(admitted.effects, []);
                 let index = admitted.record.index;

@@ -1,6 +1,7 @@
 //! Tests of the parent module.
 
 use super::*;
+use crate::log::codec::{Field, Reader};
 
 #[test]
 fn values_read_back_and_no_two_have_one_key() {

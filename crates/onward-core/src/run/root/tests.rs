@@ -19,7 +19,7 @@ fn a_family_is_what_stands_before_the_first_slash() {
 
 #[test]
 fn a_long_family_is_cut_between_two_characters() {
-    assert_eq!(root_run(&id(&"a".repeat(255))).len(), FAMILY_BYTES_MAX);
+    assert_eq!(root_run(&id(&"a".repeat(255))).len(), ROOT_RUN_BYTES_MAX);
     // Three bytes each: the 67th begins at byte 198 and would end at 201.
     assert_eq!(root_run(&id(&"€".repeat(80))).len(), 198);
 }

@@ -39,7 +39,7 @@ impl Script {
     }
 
     fn input(mut self, event: impl Into<Event>) -> Script {
-        let admitted = self.head.admit_input(Input::new(event), self.now()).unwrap();
+        let admitted = self.head.admit_input(Input::new(event), None, self.now()).unwrap();
         self.records.push(admitted.record);
         self
     }
@@ -204,7 +204,7 @@ fn a_terminated_run_fails_as_its_parent_is_told() {
             is_spawned: false,
         });
         let asked = TerminateRequested { reason: reason.to_owned(), reset_to: None };
-        let admitted = script.head.admit_input(Input::new(asked), Timestamp(2_000)).unwrap();
+        let admitted = script.head.admit_input(Input::new(asked), None, Timestamp(2_000)).unwrap();
         script.records.push(admitted.record);
         let told = admitted.effects.into_iter().find_map(|effect| match effect {
             Effect::Send(delivery) => match *delivery {

@@ -58,7 +58,7 @@ fn a_slice_is_gone_until_its_child_has_ended_and_then_what_was_spent() {
     assert_eq!(give(1, None), (Some(15), Some(15)), "half of what is left by default");
     assert_eq!(give(2, Some(60)), (Some(15), Some(0)), "at most what is left");
     assert_eq!(give(3, None), (Some(0), Some(0)));
-    parent.take_back(&CallId::root(0), None, Some(BudgetUse { tokens: 20, cost: PicoDollars(0) }));
+    parent.take_back(Some(&CallId::root(0)), None, Some(BudgetUse { tokens: 20, cost: PicoDollars(0) }));
     assert_eq!(parent.left(Some(&own), at).tokens, Some(40), "BG2");
     assert_eq!(parent.carried(Some(&own), false).left(Some(&own), at).tokens, Some(40), "BG3: the other slices count as spent");
     assert_eq!(parent.carried(Some(&own), false).left(Some(&own), at).cost, None);
@@ -74,10 +74,10 @@ fn a_spawned_child_is_not_taken_for_another_one_at_its_place_in_a_later_generati
     parent.give(&spawned, None, at);
     let mut parent = parent.carried(None, true);
     parent.give(&child(0, Some(Budget::default().tokens(20))), None, at);
-    parent.take_back(&CallId::root(0), None, Some(BudgetUse::default()));
+    parent.take_back(Some(&CallId::root(0)), None, Some(BudgetUse::default()));
     assert_eq!(parent.left(None, at).tokens, Some(60));
     for _ in 0..2 {
-        parent.take_back(&CallId::root(5), Some(&spawned.child), Some(BudgetUse { tokens: 7, cost: PicoDollars(0) }));
+        parent.take_back(Some(&CallId::root(5)), Some(&spawned.child), Some(BudgetUse { tokens: 7, cost: PicoDollars(0) }));
         assert_eq!(parent.left(None, at).tokens, Some(93), "a slice is returned once");
     }
 }

@@ -59,7 +59,7 @@ fn signals(head: &RunHead, count: usize) -> Vec<Record> {
         let (name, payload) = (Name::new("s").unwrap(), Payload::from_json_text("1".to_owned()));
         Input::signal(SignalReceived { name, payload, signal_id: None, sender: None })
     };
-    (0..count).map(|_| head.admit_input(signal(), Timestamp(0)).unwrap().record).collect()
+    (0..count).map(|_| head.admit_input(signal(), None, Timestamp(0)).unwrap().record).collect()
 }
 
 fn admit(inboxes: &Inboxes, worker: &Arc<Worker>, run: &ClaimedRun) -> Arc<Heard> {

@@ -43,7 +43,7 @@ impl World {
     /// Returns whether a late pause report of such a worker is refused.
     pub(crate) fn refuses_late_pause(&self, report: impl Into<Event>, seen: &World) -> bool {
         let input = Input { epoch: Some(seen.head.epoch), ..Input::new(report) };
-        self.head.clone().admit_input(input, self.now).is_err()
+        self.head.clone().admit_input(input, None, self.now).is_err()
     }
 
     /// Makes the run forget that an input has arrived.

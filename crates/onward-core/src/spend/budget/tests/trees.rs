@@ -99,7 +99,7 @@ impl Trees {
     fn input(&mut self, key: &RunKey, input: Input) -> Result<(), Refusal> {
         let now = self.now;
         let Some(run) = self.runs.get_mut(key) else { return Ok(()) };
-        let admitted = run.head.admit_input(input, now)?;
+        let admitted = run.head.admit_input(input, None, now)?;
         run.log.push(admitted.record);
         self.send(admitted.effects);
         Ok(())
