@@ -5,9 +5,8 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use onward_runtime::RuntimeError;
-use onward_server::keys::KeyFileError;
+use onward_server::auth::secret_file::SecretFileError;
 use onward_server::problem;
-use onward_server::webhooks::WebhookFileError;
 use onward_store::StoreError;
 
 use crate::output::{Style, escape, say};
@@ -158,9 +157,7 @@ fn summary(error: &anyhow::Error) -> Mistake {
         (error.code(), error.hint())
     } else if let Some(error) = error.downcast_ref::<StoreError>() {
         (error.code(), error.hint())
-    } else if let Some(error) = error.downcast_ref::<KeyFileError>() {
-        (error.code(), error.hint())
-    } else if let Some(error) = error.downcast_ref::<WebhookFileError>() {
+    } else if let Some(error) = error.downcast_ref::<SecretFileError>() {
         (error.code(), error.hint())
     } else if error.downcast_ref::<std::io::Error>().is_some() {
         return Mistake::new("io", message, None);

@@ -16,9 +16,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use onward_runtime::{Background, Runtime};
-use onward_server::keys::{KEYS_FILE, KeyFileError};
+use onward_server::auth::secret_file::SecretFileError;
+use onward_server::keys::KEYS_FILE;
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::webhooks::{WEBHOOKS_FILE, WebhookFileError};
+use onward_server::webhooks::WEBHOOKS_FILE;
 use onward_server::{Ceilings, Cors, Hosts, Keys, Options, Probe, Server, Tls, Webhooks, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -87,7 +88,7 @@ impl KeysArgs {
 
     /// Opens the key file. A named file must exist; that of the directory may be created later. Memory and databases have no
     /// default.
-    pub fn open(&self, location: &StoreLocation, trace: &Trace, config: &Config) -> Result<Option<Arc<Keys>>, KeyFileError> {
+    pub fn open(&self, location: &StoreLocation, trace: &Trace, config: &Config) -> Result<Option<Arc<Keys>>, SecretFileError> {
         let (clock, trace) = (Arc::new(SystemClock), trace.clone());
         let keys = match (self.named(config), location) {
             (Some(file), _) => Keys::open(&file, clock, trace)?,
@@ -107,7 +108,7 @@ pub struct WebhookArgs {
 
 impl WebhookArgs {
     /// Opens the webhook file. Memory and databases have no default.
-    pub fn open(&self, location: &StoreLocation, trace: &Trace) -> Result<Option<Arc<Webhooks>>, WebhookFileError> {
+    pub fn open(&self, location: &StoreLocation, trace: &Trace) -> Result<Option<Arc<Webhooks>>, SecretFileError> {
         let path = match (&self.webhooks, location) {
             (Some(file), _) => file.clone(),
             (None, StoreLocation::Directory(path)) => path.join(WEBHOOKS_FILE),

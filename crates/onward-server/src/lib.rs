@@ -25,6 +25,7 @@ mod ag_ui;
 pub mod auth;
 mod grpc;
 mod handlers;
+mod hex;
 mod http;
 mod new_id;
 mod serve;

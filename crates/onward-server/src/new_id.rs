@@ -1,12 +1,8 @@
 //! Unique ids and random seeds.
 
-use std::hash::{BuildHasher, Hasher};
-
 use onward_core::Timestamp;
 
-pub(crate) fn random_u64() -> u64 {
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
-}
+pub(crate) use onward_store::sync::random_u64;
 
 /// Returns a new run id; ids sort by time.
 pub(crate) fn run_id(now: Timestamp) -> String {

@@ -34,7 +34,7 @@ use compiled::Compiled;
 const NAMESPACES_MAX: usize = 10_000;
 
 /// One violation of a schema by an input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
     /// Position as a JSON pointer; empty for the whole input.
     pub path: String,

@@ -13,21 +13,19 @@ mod translate;
 mod turn;
 
 use axum::response::Response;
-use onward_core::api::DecideRequest;
+use onward_core::api::{Call, DecideRequest, StartRequest};
 use onward_core::conversation::MESSAGE;
 use onward_core::{Index, Name, RunKey};
-use onward_runtime::{CallContext, CallRef, Decide, Runtime, RuntimeError, SendSignal, StartRun};
+use onward_runtime::{CallRef, Decide, Runtime, RuntimeError, SendSignal};
 use onward_store::StoreError;
 
-use crate::auth::bounds;
-use crate::auth::ceilings;
-use crate::auth::{Caller, Pass, Scope};
+use crate::auth::Scope;
 use crate::http::problem::{Problem, RequestError};
-use crate::http::request::{self, Request};
+use crate::http::request::Request;
 use crate::http::sse;
 use crate::new_id;
 use crate::server::Server;
-use crate::verbs;
+use crate::verbs::{self, Principal};
 use input::{Again, RunAgentInput, Started, UserMessage};
 use messages::is_entry;
 use turn::AgUiTurn;
@@ -35,10 +33,9 @@ use turn::AgUiTurn;
 pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     let kind = Name::new(request.id.take().unwrap_or_default())?;
     let input: RunAgentInput = request.json().await?;
-    let key = RunKey::new(request.namespace.clone(), input.run(kind.as_str())?);
-    let Request { server, caller, pass, headers, .. } = request;
-    let request = AgUiRequest { server, by: caller, pass, trace: request::trace(&headers), key, input };
-    request.also(Scope::Read).await?;
+    let key = RunKey::new(request.by.namespace.clone(), input.run(kind.as_str())?);
+    let request = AgUiRequest { by: request.by.clone(), server: request.server, key, input };
+    request.by.check_also(Scope::Read, &request.server).await?;
     request.input.check()?;
     let mut sent = Vec::new();
     let mut is_there = request.is_there(&kind).await?;
@@ -54,16 +51,14 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     }
     let (events, sink) = sse::channel(&request.server);
     let turn = AgUiTurn::new(request.server, request.key, &request.input, sent, sink);
-    tokio::spawn(turn.run(request.pass));
+    tokio::spawn(turn.run(request.by.pass));
     Ok(events.into_response())
 }
 
 /// Request with its caller.
 struct AgUiRequest {
     server: Server,
-    by: Caller,
-    pass: Option<Pass>,
-    trace: Option<String>,
+    by: Principal,
     key: RunKey,
     input: RunAgentInput,
 }
@@ -71,14 +66,6 @@ struct AgUiRequest {
 impl AgUiRequest {
     fn runtime(&self) -> &Runtime {
         self.server.runtime()
-    }
-
-    /// Checks the scope that a part of the request needs.
-    async fn also(&self, scope: Scope) -> Result<(), Problem> {
-        if let Some(pass) = &self.pass {
-            pass.check_also(scope, &self.server).await?;
-        }
-        Ok(())
     }
 
     async fn is_there(&self, kind: &Name) -> Result<bool, Problem> {
@@ -97,20 +84,20 @@ impl AgUiRequest {
     /// Starts the run of a new thread. Concurrent requests with the same content are one start. Returns false if another request
     /// started the run with other content; then this one is a message to that run.
     async fn start(&self, kind: Name, last: &UserMessage) -> Result<bool, Problem> {
-        let start = StartRun {
-            key: self.key.clone(),
+        let start = StartRequest {
+            run: self.key.clone(),
             kind,
             version: None,
             input: self.input.start(last),
             seed: new_id::random_u64(),
             signal: None,
+            trace: None, // that of the request
             attributes: Vec::new(),
-            trace: self.trace.clone(),
-            budget: ceilings::of_start(None, &self.key.namespace, &self.by, self.pass.as_ref(), &self.server).await?,
+            budget: None,
         };
-        match self.runtime().start_run_for(self.by.name.clone(), start).await {
-            Err(error) if error.code() == "run_exists" => Ok(false),
-            started => Ok(started.map(|_| true)?),
+        match verbs::execute(&self.server, &self.by, Call::StartRun(start)).await {
+            Err(problem) if problem.code == "run_exists" => Ok(false),
+            started => started.map(|_| true),
         }
     }
 
@@ -141,7 +128,7 @@ impl AgUiRequest {
 
     async fn tell(&self, messages: &[UserMessage]) -> Result<(), Problem> {
         for message in messages {
-            self.also(Scope::Signal).await?;
+            self.by.check_also(Scope::Signal, &self.server).await?;
             let signal = SendSignal {
                 name: Name::new(MESSAGE)?,
                 payload: message.payload(),
@@ -156,7 +143,7 @@ impl AgUiRequest {
     /// Decides the approvals that the client got as interrupts. A repeated response is the same decision.
     async fn decide(&self) -> Result<(), Problem> {
         if !self.input.resume.is_empty() {
-            self.also(Scope::Approve).await?;
+            self.by.check_also(Scope::Approve, &self.server).await?;
         }
         // All decisions are validated before the first one is applied.
         let decisions = self.input.resume.iter().map(|resume| Ok((resume, resume.decision()?)));
@@ -167,10 +154,9 @@ impl AgUiRequest {
                 return Err(RequestError::JsonInvalid { why }.into());
             }
             let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);
-            let decide = Decide { approved, feedback, decided_by: self.by.name.clone(), decision_id };
-            bounds::check_run(&self.server, Scope::Approve, &self.by, &call.run).await?;
+            let decide = Decide { approved, feedback, decided_by: None, decision_id };
             let request = DecideRequest { namespace: call.run.namespace, approval: resume.interrupt_id.clone(), decide };
-            verbs::decide_approval(&self.server, request, CallContext::default()).await?;
+            verbs::execute(&self.server, &self.by, Call::DecideApproval(request)).await?;
         }
         Ok(())
     }

@@ -9,7 +9,8 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+
+use crate::hex;
 
 /// Provider name of files that a hash names.
 const PROVIDER: &str = "onward";
@@ -101,8 +102,7 @@ fn part(block: &Value, room: &mut Room) -> Option<Value> {
 
 /// Returns the hash that an upload of the bytes would return.
 fn hash(base64: &str) -> Option<String> {
-    let bytes = BASE64.decode(base64).ok()?;
-    Some(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex::sha256(&BASE64.decode(base64).ok()?))
 }
 
 #[cfg(test)]

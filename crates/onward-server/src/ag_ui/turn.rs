@@ -22,10 +22,9 @@ use super::input::{RunAgentInput, UserMessage};
 use super::messages::{conversation, entry, messages};
 use super::parts::Room;
 use super::translate::{Translator, TranslatorNeed, custom};
-use crate::auth::{self, Pass};
+use crate::auth::Pass;
 use crate::http::documents::OneBlocker;
-use crate::http::problem::Problem;
-use crate::http::sse::{NOTHING_NEW, Over, Sink};
+use crate::http::sse::{self, NOTHING_NEW, Over, Sink, StreamError};
 use crate::server::Server;
 
 /// Time without a worker for the run's code before the client gets an error.
@@ -85,23 +84,6 @@ enum Rest {
     Ended(Status),
 }
 
-enum TurnError {
-    Over,
-    Problem(Problem),
-}
-
-impl From<Over> for TurnError {
-    fn from(_: Over) -> TurnError {
-        TurnError::Over
-    }
-}
-
-impl From<RuntimeError> for TurnError {
-    fn from(error: RuntimeError) -> TurnError {
-        TurnError::Problem(error.into())
-    }
-}
-
 impl AgUiTurn {
     pub fn new(server: Server, key: RunKey, input: &RunAgentInput, sent: Vec<UserMessage>, sink: Sink) -> AgUiTurn {
         let translator = Translator::new(&key.id, sent);
@@ -129,22 +111,17 @@ impl AgUiTurn {
     /// Sends events until the agent is idle or the credential is no longer valid; sends the error if there is one.
     pub async fn run(mut self, pass: Option<Pass>) {
         let server = self.server.clone();
-        let failed = tokio::select! {
-            sent = self.tell() => match sent {
-                Ok(()) | Err(TurnError::Over) => return,
-                Err(TurnError::Problem(problem)) => problem,
-            },
-            problem = auth::ended(pass.as_ref(), &server) => problem,
-        };
-        self.fail(failed.code, &failed.detail);
-        drop(self.flush().await); // the client may be gone
+        if let Some(problem) = sse::problem_of(self.tell(), pass, &server).await {
+            self.fail(problem.code, &problem.detail);
+            drop(self.flush().await); // the client may be gone
+        }
     }
 
     fn runtime(&self) -> &Runtime {
         self.server.runtime()
     }
 
-    async fn tell(&mut self) -> Result<(), TurnError> {
+    async fn tell(&mut self) -> Result<(), StreamError> {
         let (thread_id, run_id) = (&self.thread_id, &self.run_id);
         self.out.push(json!({"type": "RUN_STARTED", "threadId": thread_id, "runId": run_id}));
         self.flush().await?;
@@ -194,7 +171,7 @@ impl AgUiTurn {
     }
 
     /// Fails if no worker has had the run's code for a while. The run continues later; the client is not kept waiting.
-    async fn expect_worker(&mut self, view: &RunView) -> Result<(), TurnError> {
+    async fn expect_worker(&mut self, view: &RunView) -> Result<(), StreamError> {
         let is_alone = self.runtime().why_pending_anywhere(&view.head).await == Some(PendingReason::NoCompatibleWorker);
         let missing =
             if is_alone { Some((view.head.kind.clone(), view.head.version.clone())) } else { self.missing_task(view).await };
@@ -276,7 +253,7 @@ impl AgUiTurn {
     }
 
     /// Waits for a change of the run and sends its output meanwhile; returns false when the server stops.
-    async fn wait(&mut self, watch: &mut RunWatch, looks_at: Option<Instant>) -> Result<bool, TurnError> {
+    async fn wait(&mut self, watch: &mut RunWatch, looks_at: Option<Instant>) -> Result<bool, StreamError> {
         loop {
             let keep_alive = self.server.limits().keep_alive;
             let alone = self.alone_since.map(|since| since + WORKER_PATIENCE);
@@ -284,7 +261,7 @@ impl AgUiTurn {
             let page = tokio::select! {
                 changed = watch.changed() => return Ok(changed.map(|()| true)?),
                 page = server.runtime().read_stream(&key, offset.as_deref(), keep_alive) => page?,
-                () = self.sink.gone() => return Err(TurnError::Over),
+                () = self.sink.gone() => return Err(StreamError::Over),
                 () = server.closed() => return Ok(false),
                 () = at(alone) => return Ok(true),
                 () = at(looks_at) => return Ok(true),
@@ -298,14 +275,14 @@ impl AgUiTurn {
     }
 
     /// Processes the available frames of the stream; returns whether there were any.
-    async fn take_frames(&mut self) -> Result<bool, TurnError> {
+    async fn take_frames(&mut self) -> Result<bool, StreamError> {
         let page = self.runtime().read_stream(&self.key, self.offset.as_deref(), Duration::ZERO).await?;
         let has_some = !page.frames.is_empty();
         self.take(page.frames, page.next).await?;
         Ok(has_some)
     }
 
-    async fn take(&mut self, frames: Vec<StreamFrame>, next: String) -> Result<(), TurnError> {
+    async fn take(&mut self, frames: Vec<StreamFrame>, next: String) -> Result<(), StreamError> {
         for frame in frames {
             let from = self.out.len();
             let want = self.translator.take(&frame.said, &mut self.out);
@@ -320,7 +297,7 @@ impl AgUiTurn {
         Ok(())
     }
 
-    async fn show_entry(&mut self, said: &EntrySaid) -> Result<(), TurnError> {
+    async fn show_entry(&mut self, said: &EntrySaid) -> Result<(), StreamError> {
         if let Some(said) = entry(self.runtime(), &self.key, said, self.room()).await? {
             let from = self.out.len();
             self.translator.show(&said, &mut self.out);
@@ -334,7 +311,7 @@ impl AgUiTurn {
     }
 
     /// Replaces the client's conversation. Messages that are not in the conversation yet come last.
-    async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), TurnError> {
+    async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), StreamError> {
         let conversation = conversation(self.runtime(), &self.key, leaf, self.room()).await?;
         self.client.recognize(&conversation, &mut self.translator.names);
         for said in conversation.iter().filter(|said| said.is_of("user")) {
@@ -357,7 +334,7 @@ impl AgUiTurn {
     }
 
     /// Sends the state of the run. State belongs to a generation, so the final state of earlier generations is sent, too.
-    async fn show_states(&mut self, view: &RunView) -> Result<(), TurnError> {
+    async fn show_states(&mut self, view: &RunView) -> Result<(), StreamError> {
         let last = view.head.generation;
         let earlier = if self.has_looked { self.generation } else { last.saturating_sub(1) };
         for generation in earlier..last {
@@ -384,7 +361,7 @@ impl AgUiTurn {
     }
 
     /// Returns the open approvals of the run and the runs below, each with the kind of its run.
-    async fn questions(&self) -> Result<Vec<(Name, Wait)>, TurnError> {
+    async fn questions(&self) -> Result<Vec<(Name, Wait)>, StreamError> {
         let (namespace, run) = (self.key.namespace.clone(), Some(self.key.clone()));
         let query = WaitQuery { namespace, run, below: true, limit: PAGE_DEFAULT, ..WaitQuery::default() };
         let mut questions = Vec::new();
@@ -398,7 +375,7 @@ impl AgUiTurn {
     }
 
     /// Returns whether a run that this run waits for, directly or indirectly, continues by itself.
-    async fn works_below(&self, view: &RunView) -> Result<bool, TurnError> {
+    async fn works_below(&self, view: &RunView) -> Result<bool, StreamError> {
         let (mut open, mut looked) = (awaited_children(view), 0);
         while let Some(key) = open.pop()
             && looked < BELOW_MAX
@@ -420,7 +397,7 @@ impl AgUiTurn {
     }
 
     /// Sends the final conversation and the outcome of the turn.
-    async fn end(&mut self, outcome: FinishOutcome<'_>, result: Option<Value>) -> Result<(), TurnError> {
+    async fn end(&mut self, outcome: FinishOutcome<'_>, result: Option<Value>) -> Result<(), StreamError> {
         self.translator.close_all(&mut self.out);
         let last = EntryQuery { limit: 1, ..EntryQuery::default() };
         let leaf = self.runtime().read_entries(&self.key, last).await?.leaf;
@@ -428,7 +405,7 @@ impl AgUiTurn {
         self.finish(outcome, result).await
     }
 
-    async fn finish(&mut self, outcome: FinishOutcome<'_>, result: Option<Value>) -> Result<(), TurnError> {
+    async fn finish(&mut self, outcome: FinishOutcome<'_>, result: Option<Value>) -> Result<(), StreamError> {
         let finished = Finished {
             thread_id: &self.thread_id,
             run_id: &self.run_id,
@@ -441,7 +418,7 @@ impl AgUiTurn {
         Ok(self.sink.send(format!("data: {last}\n\n"), None).await?)
     }
 
-    async fn end_paused(&mut self, pause: &RunPaused) -> Result<(), TurnError> {
+    async fn end_paused(&mut self, pause: &RunPaused) -> Result<(), StreamError> {
         let reason = json!(pause.reason);
         let limit = if pause.reason == PauseReason::BudgetExhausted { " --budget LIMIT" } else { "" };
         let resume = format!("resume it with `onward run resume {}{limit}`", self.key.id);
@@ -450,7 +427,7 @@ impl AgUiTurn {
         Ok(self.flush().await?)
     }
 
-    async fn end_of_run(&mut self, status: Status) -> Result<(), TurnError> {
+    async fn end_of_run(&mut self, status: Status) -> Result<(), StreamError> {
         let head = self.runtime().read_head(&self.key).await?;
         let last = Index(head.next_index.0.saturating_sub(1));
         let records = self.runtime().read_log(&self.key, Some(head.generation), last, 1).await?;

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use onward_core::Namespace;
 use onward_core::budget::{Allowance, Budget};
 
-use crate::auth::{Caller, Pass, Scope};
+use crate::auth::Scope;
 use crate::http::problem::{Problem, RequestError};
 use crate::server::Server;
+use crate::verbs::Principal;
 
 /// Ceilings of all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,46 +39,31 @@ pub(crate) fn of_namespace(namespace: &Namespace, server: &Server) -> Option<All
 
 /// Returns the budget of a run that the caller starts. Requested limits may exceed the ones that the run's code sets only if the
 /// caller has the scope `operate`. Fails if a requested limit is above the ceiling (CB1).
-pub(crate) async fn of_start(
-    asked: Option<Budget>,
-    namespace: &Namespace,
-    caller: &Caller,
-    pass: Option<&Pass>,
-    server: &Server,
-) -> Result<Option<Allowance>, Problem> {
-    let ceiling = ceiling(namespace, caller, server);
+pub(crate) async fn of_start(asked: Option<Budget>, by: &Principal, server: &Server) -> Result<Option<Allowance>, Problem> {
+    let ceiling = ceiling(by, server);
     let asked = asked.unwrap_or_default();
     check(&asked, &ceiling)?;
     let mut granted = Budget::default();
     if !asked.is_unlimited() {
-        let may_raise = match pass {
-            Some(pass) => pass.check_also(Scope::Operate, server).await.is_ok(),
-            None => true,
-        };
+        let may_raise = by.check_also(Scope::Operate, server).await.is_ok();
         granted = if may_raise { asked } else { granted };
     }
     let limit = ceiling.changed_by(asked);
     Ok((!limit.is_unlimited()).then_some(Allowance { limit, granted }))
 }
 
-/// Returns the limits that a run is resumed with. Fails if one is above the ceiling (CB1).
-pub(crate) fn of_resume(
-    asked: Option<Budget>,
-    namespace: &Namespace,
-    caller: &Caller,
-    server: &Server,
-) -> Result<Option<Budget>, Problem> {
-    check(&asked.unwrap_or_default(), &ceiling(namespace, caller, server))?;
-    Ok(asked)
+/// Fails if a run is resumed with a limit above the ceiling (CB1).
+pub(crate) fn check_resume(asked: Option<Budget>, by: &Principal, server: &Server) -> Result<(), Problem> {
+    check(&asked.unwrap_or_default(), &ceiling(by, server))
 }
 
 /// Returns the ceiling of a run that continues from a copy; the copy gets the lower limits (CB3).
-pub(crate) fn of_copy(namespace: &Namespace, caller: &Caller, server: &Server) -> Option<Budget> {
-    Some(ceiling(namespace, caller, server)).filter(|ceiling| !ceiling.is_unlimited())
+pub(crate) fn of_copy(by: &Principal, server: &Server) -> Option<Budget> {
+    Some(ceiling(by, server)).filter(|ceiling| !ceiling.is_unlimited())
 }
 
-fn ceiling(namespace: &Namespace, caller: &Caller, server: &Server) -> Budget {
-    server.options().ceilings.of(namespace).lowered_by(caller.budget_max.unwrap_or_default())
+fn ceiling(by: &Principal, server: &Server) -> Budget {
+    server.options().ceilings.of(&by.namespace).lowered_by(by.caller.budget_max.unwrap_or_default())
 }
 
 fn check(asked: &Budget, ceiling: &Budget) -> Result<(), Problem> {

@@ -27,13 +27,13 @@ use onward_core::{Namespace, Timestamp};
 use onward_store::Clock;
 use onward_wire::ApiKey;
 
-use crate::auth::secret_file::{FileState, FollowedFile};
+use crate::auth::secret_file::{FileState, FollowedFile, SecretFileError};
 use crate::auth::{Ask, AuthFuture, AuthRefusal, Authenticate, Caller, Scope};
 use crate::trace::Trace;
 use used::Used;
 
 pub use entry::{Digest, KeyEntry, Reach};
-pub use file::{CreatedKey, KEYS_FILE, KeyFile, KeyFileError, NewKey};
+pub use file::{CreatedKey, KEYS_FILE, KeyFile, NewKey};
 
 /// API keys of one server.
 pub struct Keys {
@@ -45,18 +45,18 @@ pub struct Keys {
 
 impl Keys {
     /// Opens the key file. Fails if it is not usable now.
-    pub fn open(path: &Path, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, KeyFileError> {
+    pub fn open(path: &Path, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, SecretFileError> {
         Keys::new(path, false, clock, trace)
     }
 
     /// Opens the key file, which may be missing. Until it exists, every request is allowed; from then on it must exist (G2).
-    pub fn open_or_await(path: &Path, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, KeyFileError> {
+    pub fn open_or_await(path: &Path, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, SecretFileError> {
         Keys::new(path, std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound), clock, trace)
     }
 
-    fn new(path: &Path, may_be_missing: bool, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, KeyFileError> {
+    fn new(path: &Path, may_be_missing: bool, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, SecretFileError> {
         let file = KeyFile::at(path);
-        let keys = FollowedFile::open(file.file.clone(), may_be_missing, false, trace)?;
+        let keys = FollowedFile::open(file.clone(), may_be_missing, false, trace)?;
         Ok(Keys { used: Used::read(&file), file, clock, keys })
     }
 

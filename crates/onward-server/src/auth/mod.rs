@@ -112,23 +112,18 @@ pub enum AuthRefusal {
 
 impl From<AuthRefusal> for Problem {
     fn from(refusal: AuthRefusal) -> Problem {
-        match refusal {
-            AuthRefusal::Unauthenticated => RequestError::Unauthenticated.into(),
-            AuthRefusal::Scope { scope } => RequestError::NotAllowed { what: format!("the scope `{scope}`") }.into(),
-            AuthRefusal::Namespace { namespace } => {
-                RequestError::NotAllowed { what: format!("the namespace `{namespace}`") }.into()
-            }
-            AuthRefusal::ServerWide => {
-                RequestError::NotAllowed { what: "all namespaces, which the request needs".to_owned() }.into()
-            }
-            AuthRefusal::Kind { kind } => RequestError::NotAllowed { what: format!("the kind `{kind}`") }.into(),
-            AuthRefusal::EveryKind => RequestError::NotAllowed { what: "runs of every kind".to_owned() }.into(),
-            AuthRefusal::Queue { queue } if queue.is_empty() => {
-                RequestError::NotAllowed { what: "the default queue".to_owned() }.into()
-            }
-            AuthRefusal::Queue { queue } => RequestError::NotAllowed { what: format!("the queue `{queue}`") }.into(),
-            AuthRefusal::Unavailable { why } => RequestError::NotReady { why }.into(),
-        }
+        let what = match refusal {
+            AuthRefusal::Unauthenticated => return RequestError::Unauthenticated.into(),
+            AuthRefusal::Unavailable { why } => return RequestError::NotReady { why }.into(),
+            AuthRefusal::Scope { scope } => format!("the scope `{scope}`"),
+            AuthRefusal::Namespace { namespace } => format!("the namespace `{namespace}`"),
+            AuthRefusal::ServerWide => "all namespaces, which the request needs".to_owned(),
+            AuthRefusal::Kind { kind } => format!("the kind `{kind}`"),
+            AuthRefusal::EveryKind => "runs of every kind".to_owned(),
+            AuthRefusal::Queue { queue } if queue.is_empty() => "the default queue".to_owned(),
+            AuthRefusal::Queue { queue } => format!("the queue `{queue}`"),
+        };
+        RequestError::NotAllowed { what }.into()
     }
 }
 
@@ -178,22 +173,15 @@ impl Pass {
     pub async fn check_also(&self, scope: Scope, server: &Server) -> Result<Caller, AuthRefusal> {
         Pass { scope, ..self.clone() }.check(server).await
     }
-
-    /// Returns when the credential is no longer valid; waits and streams end then (G3).
-    pub async fn ended(&self, server: &Server) -> Problem {
-        loop {
-            tokio::time::sleep(PASS_PAUSE).await;
-            if let Err(refusal) = self.check(server).await {
-                return refusal.into();
-            }
-        }
-    }
 }
 
-/// Waits for [`Pass::ended`]; never returns without a pass.
+/// Returns when the credential is no longer valid; waits and streams end then (G3). Never returns without a pass.
 pub(crate) async fn ended(pass: Option<&Pass>, server: &Server) -> Problem {
-    match pass {
-        Some(pass) => pass.ended(server).await,
-        None => std::future::pending().await,
+    let Some(pass) = pass else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(PASS_PAUSE).await;
+        if let Err(refusal) = pass.check(server).await {
+            return refusal.into();
+        }
     }
 }

@@ -16,10 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use onward_core::{ErrorCode, Name};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::auth::keys::KeyEntry;
 use crate::trace::{Level, Trace};
 
 /// Maximum size of a file that is read.
@@ -40,16 +42,54 @@ pub trait SecretEntry: Clone + Serialize + DeserializeOwned {
     fn id(&self) -> &str;
 }
 
-/// Reason why a secret file cannot be read or written.
+/// Reason why a secret file cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
     #[error("the {noun} file {} is not usable: {why}", path.display())]
     Unusable { noun: &'static str, path: PathBuf, why: String, missing: bool },
     #[error("the {noun} file {} cannot be written", path.display())]
     NotWritten { noun: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("key {id} not found")]
+    KeyNotFound { id: String },
+    #[error("the key {id} is {state}")]
+    KeyEnded { id: String, state: &'static str },
+    #[error("webhook `{name}` not found")]
+    WebhookNotFound { name: Name },
+    #[error("webhook `{name}` exists already")]
+    WebhookExists { name: Name },
+    #[error("the secret is not usable: {why}")]
+    WebhookSecretInvalid { why: &'static str },
 }
 
 impl SecretFileError {
+    /// Returns the row of the error table.
+    fn row(&self) -> ErrorCode {
+        match self {
+            SecretFileError::Unusable { noun: KeyEntry::NOUN, .. } => ErrorCode::KeyFileUnusable,
+            SecretFileError::Unusable { .. } => ErrorCode::WebhookFileUnusable,
+            SecretFileError::NotWritten { noun: KeyEntry::NOUN, .. } => ErrorCode::KeyFileNotWritten,
+            SecretFileError::NotWritten { .. } => ErrorCode::WebhookFileNotWritten,
+            SecretFileError::KeyNotFound { .. } => ErrorCode::KeyNotFound,
+            SecretFileError::KeyEnded { .. } => ErrorCode::KeyEnded,
+            SecretFileError::WebhookNotFound { .. } => ErrorCode::WebhookNotFound,
+            SecretFileError::WebhookExists { .. } => ErrorCode::WebhookExists,
+            SecretFileError::WebhookSecretInvalid { .. } => ErrorCode::WebhookSecretInvalid,
+        }
+    }
+
+    /// Returns the stable error code, which `docs/errors` describes.
+    pub fn code(&self) -> &'static str {
+        self.row().as_str()
+    }
+
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            SecretFileError::Unusable { noun: KeyEntry::NOUN, missing: true, .. } => Some("create it with `onward key create`"),
+            SecretFileError::Unusable { missing: true, .. } => Some("create it with `onward webhook create`"),
+            _ => self.row().hint(),
+        }
+    }
+
     /// Returns whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, SecretFileError::Unusable { missing: true, .. })
@@ -87,7 +127,7 @@ struct SecretDocument<E> {
 
 /// Reader and writer of a secret file.
 #[derive(Debug, Clone)]
-pub(crate) struct SecretFile<E> {
+pub struct SecretFile<E> {
     path: PathBuf,
     entries: PhantomData<fn() -> E>,
 }
@@ -102,7 +142,7 @@ impl<E: SecretEntry> SecretFile<E> {
     }
 
     /// Returns the path with `suffix` appended to its name.
-    pub fn beside(&self, suffix: &str) -> PathBuf {
+    pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(suffix);
         name.into()
@@ -136,7 +176,7 @@ impl<E: SecretEntry> SecretFile<E> {
         Ok((self.parse(&bytes)?, Stamp::of(&metadata)))
     }
 
-    pub fn parse(&self, bytes: &[u8]) -> Result<Vec<E>, SecretFileError> {
+    pub(crate) fn parse(&self, bytes: &[u8]) -> Result<Vec<E>, SecretFileError> {
         // The message of serde_json would quote the unexpected text.
         let wrong = |error: serde_json::Error| {
             self.unusable(&format!("line {} column {} does not match the format", error.line(), error.column()))
@@ -154,11 +194,11 @@ impl<E: SecretEntry> SecretFile<E> {
 
     /// Changes the entries under the lock and replaces the file atomically and durably. Creates a missing file and its directory
     /// if `may_make` is set. Writes nothing if `change` fails.
-    pub fn change<T, F: From<SecretFileError>>(
+    pub(crate) fn change<T>(
         &self,
         may_make: bool,
-        change: impl FnOnce(&mut Vec<E>) -> Result<T, F>,
-    ) -> Result<T, F> {
+        change: impl FnOnce(&mut Vec<E>) -> Result<T, SecretFileError>,
+    ) -> Result<T, SecretFileError> {
         let _lock = self.lock(may_make)?;
         let mut entries = match self.read() {
             Err(error) if may_make && error.is_missing() => Vec::new(),

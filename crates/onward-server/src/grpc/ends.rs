@@ -18,13 +18,12 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
 use super::line::CallLog;
-use super::problem::{of_problem, of_runtime_error, status_of};
-use super::{MESSAGE_BYTES_MAX, admit, refuse};
+use super::problem::{of_problem, status_of};
+use super::{MESSAGE_BYTES_MAX, StreamCall, admit, refuse};
 use crate::Server;
-use crate::auth::{Pass, Scope};
+use crate::auth::{self, Scope};
 use crate::http::diagnosis;
 use crate::http::problem::RequestError;
-use crate::verbs::Principal;
 
 /// Maximum number of runs that one stream may await.
 const AWAITED_MAX: usize = 100_000;
@@ -40,30 +39,24 @@ type Sent = Result<EndsFrame, Status>;
 
 pub(super) async fn await_ends(server: Server, scope: Scope, request: HttpRequest) -> Response {
     let line = CallLog::begin(AWAIT_ENDS, scope);
-    let (principal, pass) = match admit(&server, scope, request.headers()).await {
+    let principal = match admit(&server, scope, request.headers()).await {
         Ok(admitted) => admitted,
         Err(status) => return line.end(&server, None, refuse(status)),
     };
     let (by, told) = (principal.caller.name.clone(), server.clone());
     let mut grpc =
         tonic::server::Grpc::new(Wire::<EndsFrame, AwaitFrame>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let response = grpc.streaming(AwaitEnds { server, principal, pass }, request).await.into_response();
+    let response = grpc.streaming(StreamCall { server, principal }, request).await.into_response();
     line.end(&told, by.as_deref(), response)
 }
 
-struct AwaitEnds {
-    server: Server,
-    principal: Principal,
-    pass: Pass,
-}
-
-impl tonic::server::StreamingService<AwaitFrame> for AwaitEnds {
+impl tonic::server::StreamingService<AwaitFrame> for StreamCall {
     type Response = EndsFrame;
     type ResponseStream = ReceiverStream<Sent>;
     type Future = Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Streaming<AwaitFrame>>) -> Self::Future {
-        let (server, principal, pass) = (self.server.clone(), self.principal.clone(), self.pass.clone());
+        let (server, principal) = (self.server.clone(), self.principal.clone());
         let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
         tokio::spawn(async move {
             let awaited = Awaited { server: server.clone(), namespace: principal.namespace.clone(), runs: BTreeMap::new() };
@@ -71,7 +64,7 @@ impl tonic::server::StreamingService<AwaitFrame> for AwaitEnds {
                 () = awaited.serve(request.into_inner(), &sender) => return,
                 () = sender.closed() => return,
                 () = server.closed() => return, // the caller reconnects to another server, or to this one later
-                problem = pass.ended(&server) => problem,
+                problem = auth::ended(principal.pass.as_ref(), &server) => problem,
             };
             drop(sender.try_send(Err(status_of(&problem)))); // dropped if the caller does not read
         });
@@ -150,7 +143,7 @@ fn end(run: RunKey, outcome: Outcome) -> End {
             diagnosis::hide_in_outcome(&mut outcome); // DG1
             End { run, outcome: Some(outcome), problem: None }
         }
-        Err(error) => End { run, outcome: None, problem: Some(of_runtime_error(&error)) },
+        Err(error) => End { run, outcome: None, problem: Some(of_problem(&error.into())) },
     }
 }
 

@@ -23,12 +23,12 @@ use onward_wire::grpc::{AWAIT_ENDS, CONNECT, LISTEN, Untyped, undecodable};
 use tokio::sync::oneshot;
 use tonic::{Request, Status};
 
-use crate::auth::{Pass, Scope};
+use crate::auth::{self, Pass, Scope};
 use crate::http::problem::RequestError;
 use crate::verbs::{self, Principal};
 use crate::{Problem, Server, http::request};
 use line::CallLog;
-use problem::{of_verb, status_of};
+use problem::status_of;
 
 /// Maximum size of a message: some payloads of the largest size and their envelope.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -78,11 +78,11 @@ pub fn grpc(server: &Server) -> Router {
 fn unary(server: Server, method: &'static Method) -> MethodRouter {
     post(move |request: HttpRequest| async move {
         let line = CallLog::begin(method.path, method.scope);
-        let (principal, pass) = match admit(&server, method.scope, request.headers()).await {
+        let principal = match admit(&server, method.scope, request.headers()).await {
             Ok(admitted) => admitted,
             Err(status) => return line.end(&server, None, refuse(status)),
         };
-        let caller = principal.caller.name.clone();
+        let (caller, pass) = (principal.caller.name.clone(), principal.pass.clone());
         let (arrived, came) = oneshot::channel();
         let service = VerbService { server: server.clone(), principal, name: verb_name(method.path), arrived: Some(arrived) };
         let mut grpc = tonic::server::Grpc::new(Untyped)
@@ -91,7 +91,7 @@ fn unary(server: Server, method: &'static Method) -> MethodRouter {
         let response = tokio::select! {
             biased;
             response = grpc.unary(service, request) => response.into_response(),
-            problem = pass.ended(&server) => refuse(status_of(&problem)),
+            problem = auth::ended(pass.as_ref(), &server) => refuse(status_of(&problem)),
             problem = too_slow(&server, came) => refuse(status_of(&problem)),
         };
         line.end(&server, caller.as_deref(), response)
@@ -130,18 +130,24 @@ impl tonic::server::UnaryService<Bytes> for VerbService {
         let (server, principal, name) = (self.server.clone(), self.principal.clone(), self.name);
         Box::pin(async move {
             let call = Call::decode(name, request.get_ref()).map_err(|error| undecodable(&error))?;
-            let reply = verbs::execute(&server, &principal, call).await.map_err(|error| of_verb(&error))?;
+            let reply = verbs::execute(&server, &principal, call).await.map_err(|problem| status_of(&problem))?;
             Ok(tonic::Response::new(reply.to_bytes()))
         })
     }
 }
 
+/// A stream and its caller.
+struct StreamCall {
+    server: Server,
+    principal: Principal,
+}
+
 /// Checks that the caller has `scope` in the namespace of the request.
-async fn admit(server: &Server, scope: Scope, headers: &axum::http::HeaderMap) -> Result<(Principal, Pass), Status> {
+async fn admit(server: &Server, scope: Scope, headers: &axum::http::HeaderMap) -> Result<Principal, Status> {
     let namespace = request::namespace(server, headers).map_err(|problem| status_of(&problem))?;
     let pass = Pass { scope, namespace: namespace.clone(), server_wide: false, headers: Arc::new(headers.clone()) };
     let caller = pass.check(server).await.map_err(|refusal| status_of(&refusal.into()))?;
-    Ok((Principal { namespace, caller, pass: Some(pass.clone()) }, pass))
+    Ok(Principal { namespace, caller, pass: Some(pass) })
 }
 
 /// Returns the response to a call that was refused before it began.

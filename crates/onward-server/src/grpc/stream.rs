@@ -5,6 +5,7 @@ use std::pin::pin;
 use axum::extract::Request as HttpRequest;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use onward_runtime::RuntimeError;
 use onward_store::StoreError;
 use onward_wire::api::{Emitted, RunRequest};
 use onward_wire::grpc::{CONNECT, Wire};
@@ -15,12 +16,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
 use super::line::CallLog;
-use super::problem::{of_runtime, status_of};
-use super::{MESSAGE_BYTES_MAX, admit, refuse};
+use super::problem::status_of;
+use super::{MESSAGE_BYTES_MAX, StreamCall, admit, refuse};
 use crate::Server;
-use crate::auth::{Pass, Scope};
+use crate::auth::{self, Scope};
 use crate::http::problem::RequestError;
-use crate::verbs::Principal;
 
 /// Capacity of the queue to the network, in messages.
 const MESSAGES_MAX: usize = 2;
@@ -34,30 +34,24 @@ type Sent<T> = ReceiverStream<Result<T, Status>>;
 
 pub(super) async fn connect(server: Server, scope: Scope, request: HttpRequest) -> Response {
     let line = CallLog::begin(CONNECT, scope);
-    let (principal, pass) = match admit(&server, scope, request.headers()).await {
+    let principal = match admit(&server, scope, request.headers()).await {
         Ok(admitted) => admitted,
         Err(status) => return line.end(&server, None, refuse(status)),
     };
     let (by, told) = (principal.caller.name.clone(), server.clone());
     let mut grpc =
         tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let response = grpc.streaming(Connect { server, principal, pass }, request).await.into_response();
+    let response = grpc.streaming(StreamCall { server, principal }, request).await.into_response();
     line.end(&told, by.as_deref(), response)
 }
 
-struct Connect {
-    server: Server,
-    principal: Principal,
-    pass: Pass,
-}
-
-impl tonic::server::StreamingService<WorkerFrames> for Connect {
+impl tonic::server::StreamingService<WorkerFrames> for StreamCall {
     type Response = ServerFrames;
     type ResponseStream = Sent<ServerFrames>;
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Streaming<WorkerFrames>>) -> Self::Future {
-        let (server, principal, pass) = (self.server.clone(), self.principal.clone(), self.pass.clone());
+        let (server, principal) = (self.server.clone(), self.principal.clone());
         Box::pin(async move {
             let mut incoming = request.into_inner();
             let first = incoming.message().await?.ok_or_else(|| invalid("the stream ended before hello"))?;
@@ -65,9 +59,9 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
             let Some(WorkerFrame::Hello(hello)) = frames.next() else {
                 return Err(invalid("the first frame must be hello"));
             };
-            let registered = server.sessions().register(server.runtime(), &principal.namespace, &principal.caller, &hello).await;
+            let registered = server.sessions().register(server.runtime(), &principal, &hello).await;
             registered.map_err(|problem| status_of(&problem))?;
-            let greeted = server.sessions().greet(server.runtime(), &principal.namespace, &principal.caller, hello);
+            let greeted = server.sessions().greet(server.runtime(), &principal, hello);
             let connection = greeted.map_err(|problem| status_of(&problem))?;
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             frames.for_each(|frame| connection.handle(frame));
@@ -101,7 +95,7 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                         drop(sender.try_send(Ok(goodbye))); // a worker that does not read notices the closed stream
                         return;
                     }
-                    problem = pass.ended(&server) => problem,
+                    problem = auth::ended(principal.pass.as_ref(), &server) => problem,
                 };
                 // Dropped if the worker does not read.
                 drop(sender.try_send(Err(status_of(&problem))));
@@ -117,36 +111,30 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
 }
 
 pub(super) async fn listen(server: Server, scope: Scope, request: HttpRequest) -> Response {
-    let (principal, pass) = match admit(&server, scope, request.headers()).await {
+    let principal = match admit(&server, scope, request.headers()).await {
         Ok(admitted) => admitted,
         Err(status) => return refuse(status),
     };
     let mut grpc = tonic::server::Grpc::new(Wire::<Emitted, RunRequest>::default());
-    grpc.server_streaming(Listen { server, principal, pass }, request).await.into_response()
+    grpc.server_streaming(StreamCall { server, principal }, request).await.into_response()
 }
 
-struct Listen {
-    server: Server,
-    principal: Principal,
-    pass: Pass,
-}
-
-impl tonic::server::ServerStreamingService<RunRequest> for Listen {
+impl tonic::server::ServerStreamingService<RunRequest> for StreamCall {
     type Response = Emitted;
     type ResponseStream = Sent<Emitted>;
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<RunRequest>) -> Self::Future {
-        let (server, principal, pass) = (self.server.clone(), self.principal.clone(), self.pass.clone());
+        let (server, principal) = (self.server.clone(), self.principal.clone());
         Box::pin(async move {
             let key = request.into_inner().run;
             if key.namespace != principal.namespace {
-                return Err(of_runtime(&StoreError::RunNotFound { key }.into()));
+                return Err(status_of(&RuntimeError::from(StoreError::RunNotFound { key }).into()));
             }
             let mut emitted = server.runtime().listen(&key);
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             tokio::spawn(async move {
-                let mut ended = pin!(pass.ended(&server));
+                let mut ended = pin!(auth::ended(principal.pass.as_ref(), &server));
                 loop {
                     let value = tokio::select! {
                         value = emitted.recv() => value,

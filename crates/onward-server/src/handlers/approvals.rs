@@ -1,28 +1,22 @@
-//! Approvals: questions to people with one decision each.
+//! Approvals, which people decide, and promises, which other systems resolve: each has one result.
 
-use axum::http::StatusCode;
-use axum::response::Response;
-use onward_core::api::{Decide, DecideRequest, WaitQuery, WaitsReply, verb};
-use onward_core::{RunId, RunKey};
-use onward_store::PAGE_DEFAULT;
-use serde::Deserialize;
+use onward_core::api::{Decide, DecideRequest, ResolveRequest, WaitQuery, WaitsReply, verb};
+use onward_core::{Failure, Payload, RunId, RunKey};
+use serde::Deserializer;
 
+use super::prelude::*;
 use crate::http::documents::{Approval, Approvals, Partly, Receipt};
-use crate::http::limits::LIMIT_MAX;
-use crate::http::problem::Problem;
-use crate::http::request::Request;
-use crate::http::response::json;
 
 /// Handles `GET /v1/approvals`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let runtime = request.server.runtime();
-    let namespace = request.namespace.clone();
+    let namespace = request.by.namespace.clone();
     let below = request.query.get("below");
     let run = below.or(request.query.get("run")).map(RunId::new).transpose()?.map(|id| RunKey::new(namespace.clone(), id));
     if let Some(key) = &run {
         runtime.read_head(key).await?; // fails if the run does not exist
     }
-    let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
+    let limit = request.query.limit()?;
     let query = WaitQuery { namespace, run, below: below.is_some(), limit, partly: true };
     let WaitsReply { waits, missing } = request.execute::<verb::ListApprovals>(query).await?;
     let approvals = Approvals { approvals: waits.iter().map(Approval::from).collect() };
@@ -40,10 +34,62 @@ struct DecideBody {
 
 /// Handles `POST /v1/approvals/{id}`.
 pub(crate) async fn decide(mut request: Request) -> Result<Response, Problem> {
-    let (namespace, call) = (request.namespace.clone(), request.call()?);
+    let (namespace, call) = (request.by.namespace.clone(), request.call()?);
     let DecideBody { approved, feedback, decided_by, decision_id } = request.json().await?;
     let decide = Decide { approved, feedback, decided_by, decision_id };
     let decided = DecideRequest { namespace, approval: call.to_string(), decide };
     let appended = request.execute::<verb::DecideApproval>(decided).await?;
+    Ok(json(StatusCode::OK, &Receipt::new(&call.run.id, &appended)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResolveBody {
+    #[serde(default, deserialize_with = "present")]
+    result: Option<Box<RawValue>>,
+    failure: Option<FailureBody>,
+    resolution_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FailureBody {
+    code: Option<String>,
+    message: String,
+    /// A retry may help; the code decides.
+    #[serde(default)]
+    retryable: bool,
+    #[serde(default, deserialize_with = "present")]
+    details: Option<Box<RawValue>>,
+}
+
+/// Returns `Some` for a field that is present, even if it is `null`.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
+}
+
+impl FailureBody {
+    fn read(self) -> Failure {
+        let code = self.code.unwrap_or_else(|| "failed".to_owned());
+        let failure = Failure { retryable: self.retryable, ..Failure::new(code, self.message) };
+        match self.details {
+            None => failure,
+            details => failure.with_details(payload(details)),
+        }
+    }
+}
+
+/// Handles `POST /v1/promises/{id}`.
+pub(crate) async fn resolve(mut request: Request) -> Result<Response, Problem> {
+    let call = request.call()?;
+    let ResolveBody { result, failure, resolution_id } = request.json().await?;
+    let result: Result<Payload, Failure> = match (result, failure) {
+        (Some(result), None) => Ok(payload(Some(result))),
+        (None, Some(failure)) => Err(failure.read()),
+        _ => return Err(RequestError::JsonInvalid { why: "send either `result` or `failure`".to_owned() }.into()),
+    };
+    let (namespace, promise) = (request.by.namespace.clone(), call.to_string());
+    let resolved = ResolveRequest { namespace, promise, result, resolution_id };
+    let appended = request.execute::<verb::ResolvePromise>(resolved).await?;
     Ok(json(StatusCode::OK, &Receipt::new(&call.run.id, &appended)))
 }

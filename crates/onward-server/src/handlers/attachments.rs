@@ -6,25 +6,14 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::http::StatusCode;
-use axum::response::Response;
 use bytes::Bytes;
-use serde::Serialize;
-use sha2::{Digest, Sha256};
+use onward_core::api::PutAttachmentReply;
 
+use super::prelude::*;
 use crate::Server;
 use crate::auth::secret_file::{make_directory, write_whole};
-use crate::http::problem::{Problem, RequestError};
-use crate::http::request::{Request, Rules};
-use crate::http::response::json;
-
-/// Stored attachment.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct KeptAttachment {
-    /// Hash by which messages refer to it.
-    pub hash: String,
-    pub bytes: u64,
-}
+use crate::hex;
+use crate::http::request::Rules;
 
 /// Handles `POST /v1/attachments`.
 pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
@@ -33,7 +22,7 @@ pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::CREATED, &keep(&request.server, data).await?))
 }
 
-pub(crate) async fn keep(server: &Server, data: Bytes) -> Result<KeptAttachment, RequestError> {
+pub(crate) async fn keep(server: &Server, data: Bytes) -> Result<PutAttachmentReply, RequestError> {
     let folder = server.options().attachments.clone().ok_or(RequestError::AttachmentsDisabled)?;
     if data.is_empty() {
         return Err(RequestError::JsonInvalid { why: "the attachment is empty".to_owned() });
@@ -43,7 +32,7 @@ pub(crate) async fn keep(server: &Server, data: Bytes) -> Result<KeptAttachment,
     let kept = kept.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
     let hash =
         kept.map_err(|error| RequestError::NotReady { why: format!("the folder of attachments is not writable: {error}") })?;
-    Ok(KeptAttachment { hash, bytes })
+    Ok(PutAttachmentReply { hash, bytes })
 }
 
 /// Returns whether exactly these bytes are stored. The file was complete when it was renamed into place; it may have been changed
@@ -55,7 +44,7 @@ fn is_kept(path: &Path, data: &[u8]) -> bool {
 
 fn write(folder: &Path, data: &[u8]) -> std::io::Result<String> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
-    let hash: String = Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex::sha256(data);
     let path = folder.join(&hash);
     if !is_kept(&path, data) {
         make_directory(&path)?;

@@ -2,18 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::StatusCode;
-use axum::response::Response;
 use onward_core::api::{BulkDone, BulkRequest, BulkVerb, RunQuery, verb};
 use onward_core::{Name, Timestamp};
 use onward_runtime::BULK_MAX;
-use serde::{Deserialize, Serialize};
 
-use crate::handlers::attributes::{GivenValue, matches};
-use crate::handlers::runs::status;
-use crate::http::problem::{Problem, RequestError};
-use crate::http::request::Request;
-use crate::http::response::json;
+use super::attributes::{PlainValue, matches};
+use super::prelude::*;
+use super::runs::status;
 use crate::new_id;
 
 #[derive(Deserialize)]
@@ -43,7 +38,7 @@ struct Filter {
     #[serde(default)]
     status: Vec<String>,
     #[serde(default)]
-    attributes: BTreeMap<String, GivenValue>,
+    attributes: BTreeMap<String, PlainValue>,
     created_from: Option<Timestamp>,
     created_until: Option<Timestamp>,
 }
@@ -83,7 +78,7 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
     let filter = body.filter;
     let version = |version: Option<String>| version.map(Name::new).transpose();
     let filter = RunQuery {
-        namespace: request.namespace.clone(),
+        namespace: request.by.namespace.clone(),
         kind: filter.kind.map(Name::new).transpose()?,
         versions: filter.version.into_iter().map(version).collect::<Result<_, _>>()?,
         statuses: filter.status.iter().map(|text| status(text)).collect::<Result<_, _>>()?,

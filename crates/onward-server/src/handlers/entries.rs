@@ -1,21 +1,15 @@
 //! The conversation of an agent: `/v1/runs/{id}/entries`, `/v1/runs/{id}/branch` and `/v1/runs/{id}/messages`.
 
-use axum::http::StatusCode;
-use axum::response::Response;
 use onward_core::api::{
     AppendEntry, AppendEntryRequest, BranchEntry, BranchRequest, BranchRun, EntriesRequest, EntryQuery, MessageRequest, verb,
 };
 use onward_core::conversation::EntryCursor;
 use onward_core::{Name, Payload};
-use onward_runtime::{ENTRIES_DEFAULT, ENTRIES_MAX, RuntimeError};
+use onward_runtime::RuntimeError;
 use onward_store::StoreError;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
+use super::prelude::*;
 use crate::http::documents::{Entries, EntryAnswer, Receipt};
-use crate::http::problem::{Problem, RequestError};
-use crate::http::request::{Request, payload};
-use crate::http::response::json;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,8 +47,7 @@ struct MessageBody {
 pub(crate) async fn read(request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let named = |name| request.query.get(name).map(cursor).transpose();
-    let query =
-        EntryQuery { leaf: named("leaf")?, before: named("before")?, limit: request.query.limit(ENTRIES_DEFAULT, ENTRIES_MAX)? };
+    let query = EntryQuery { leaf: named("leaf")?, before: named("before")?, limit: request.query.limit()? };
     let page = request.execute::<verb::ReadEntries>(EntriesRequest { run: key.clone(), query }).await?;
     Ok(json(StatusCode::OK, &Entries::new(&key.id, &page)))
 }

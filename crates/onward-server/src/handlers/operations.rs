@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY};
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
 use onward_store::RunQuery;
 
+use super::prelude::*;
 use crate::http::openapi::document;
-use crate::http::problem::{Problem, RequestError};
-use crate::http::request::Request;
 use crate::http::response::{text, typed};
 use crate::serve::probe::{DatabaseState, Figure, Sample};
 use crate::server::Server;

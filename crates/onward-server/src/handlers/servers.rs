@@ -1,21 +1,19 @@
-//! Servers that share a store: each announces itself in the store and lists all of them (`/v1/servers`).
+//! Servers that share a store: each announces itself in the store and lists all of them (`/v1/servers`). Their workers
+//! (`/v1/workers`).
 //!
 //! A server without a heartbeat for one lease is removed from the list. The list does not affect runs: leases on runs decide
 //! which server has which run.
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
-use axum::response::Response;
-use onward_core::Name;
+use onward_core::api::verb;
+use onward_core::{Name, Timestamp};
 use onward_runtime::{RuntimeError, WorkerAnnouncement};
 use onward_store::{Clock, ServerInfo, StoreError};
 use tokio::time::Instant;
 
-use crate::http::documents::Servers;
-use crate::http::problem::Problem;
-use crate::http::request::Request;
-use crate::http::response::json;
+use super::prelude::*;
+use crate::http::documents::documents;
 use crate::new_id;
 use crate::server::Server;
 use crate::trace::Level;
@@ -42,7 +40,7 @@ pub(crate) async fn announce(server: Server) {
         return;
     }
     loop {
-        let said = workers(&server);
+        let said = own_workers(&server);
         let own = ServerInfo { roster: said.bytes, ..server.own().clone() };
         tell(&server, store.announce_server(own.clone(), Some(LEASE)).await);
         let until = Instant::now() + PACE;
@@ -51,7 +49,7 @@ pub(crate) async fn announce(server: Server) {
                 tell(&server, store.announce_server(own, None).await);
                 return;
             }
-            if Instant::now() >= until || workers(&server).who != said.who {
+            if Instant::now() >= until || own_workers(&server).who != said.who {
                 break;
             }
         }
@@ -59,7 +57,7 @@ pub(crate) async fn announce(server: Server) {
 }
 
 /// Returns the workers that are connected to this server, for the other servers.
-fn workers(server: &Server) -> WorkerAnnouncement {
+fn own_workers(server: &Server) -> WorkerAnnouncement {
     let names = server.sessions().names();
     server.runtime().say_workers(|id| names.get(id).cloned())
 }
@@ -67,6 +65,22 @@ fn workers(server: &Server) -> WorkerAnnouncement {
 fn tell(server: &Server, announced: Result<(), StoreError>) {
     if let Err(error) = announced {
         server.trace().say(Level::Warn, "cannot announce this server in the store", &[("error", &error)]);
+    }
+}
+
+documents! {
+    struct Servers<'a>(of: (&'a [ServerInfo], &'a Name)) {
+        servers: Vec<OneServer<'a>> = of.0.iter().map(|server| OneServer::from((server, server.id == *of.1))).collect(),
+    }
+
+    struct OneServer<'a>(server: (&'a ServerInfo, bool)) {
+        id: &'a Name = &server.0.id,
+        url: &'a str = &server.0.url,
+        version: &'a str = &server.0.version,
+        started_at: Timestamp = server.0.started_at,
+        heard_at: Timestamp = server.0.heard_at,
+        /// Is the server that responds.
+        is_this: bool = server.1,
     }
 }
 
@@ -78,5 +92,11 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
         let heard_at = server.runtime().clock().now();
         servers.push(ServerInfo { heard_at, ..server.own().clone() });
     }
-    Ok(json(StatusCode::OK, &Servers::new(&servers, &server.own().id)))
+    Ok(json(StatusCode::OK, &Servers::from((&*servers, &server.own().id))))
+}
+
+/// Handles `GET /v1/workers`.
+pub(crate) async fn workers(request: Request) -> Result<Response, Problem> {
+    let reply = request.execute::<verb::ListWorkers>(request.by.namespace.clone().into()).await?;
+    Ok(json(StatusCode::OK, &reply))
 }

@@ -1,18 +1,14 @@
-//! Standalone tasks: `/v1/tasks`.
+//! Tasks: standalone ones (`/v1/tasks`), open ones of all runs, their queues (`/v1/queues`) and rate-limited keys
+//! (`/v1/rate-limits`).
 
-use axum::http::StatusCode;
-use axum::response::Response;
-use onward_core::api::{Blocker, StartTaskRequest, TaskView, verb};
-use onward_core::task::{RetryPolicy, TaskOptions};
+use onward_core::api::{Blocker, StartTaskRequest, TaskRequest, TaskView, verb};
+use onward_core::task::{RetryPolicy, TaskOptions, TaskState};
 use onward_core::{Failure, Name, Namespace, Payload, RunId, RunKey, Timestamp};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use onward_store::{Gaps, TaskQuery};
 
-use crate::handlers::runs;
-use crate::http::documents::{OneBlocker, Outcome};
-use crate::http::problem::Problem;
-use crate::http::request::{Request, payload};
-use crate::http::response::json;
+use super::prelude::*;
+use super::runs;
+use crate::http::documents::{OneBlocker, OpenTasks, Outcome, Partly, Queues, documents};
 use crate::new_id;
 
 #[derive(Deserialize)]
@@ -85,42 +81,22 @@ struct StartedTask<'a> {
     created_at: Timestamp,
 }
 
-#[derive(Serialize)]
-struct TaskDocument<'a> {
-    id: &'a RunId,
-    namespace: &'a Namespace,
-    kind: &'a Name,
-    status: &'static str,
-    attempts: u32,
-    queue: Option<&'a Name>,
-    priority: i32,
-    input: &'a Payload,
-    progress: Option<&'a Payload>,
-    last_failure: Option<&'a Failure>,
-    outcome: Option<Outcome<'a>>,
-    blocked_on: Vec<OneBlocker<'a>>,
-    created_at: Timestamp,
-    ended_at: Option<Timestamp>,
-}
-
-impl<'a> TaskDocument<'a> {
-    fn new(view: &'a TaskView, blocked_on: &'a [Blocker]) -> TaskDocument<'a> {
-        TaskDocument {
-            id: &view.head.key.id,
-            namespace: &view.head.key.namespace,
-            kind: &view.kind,
-            status: view.state.as_str(),
-            attempts: view.attempts,
-            queue: view.options.queue.as_ref(),
-            priority: view.options.priority,
-            input: &view.input,
-            progress: view.progress.as_ref(),
-            last_failure: view.last_failure.as_ref(),
-            outcome: view.outcome.as_ref().map(Outcome::from),
-            blocked_on: blocked_on.iter().map(OneBlocker::from).collect(),
-            created_at: view.head.created_at,
-            ended_at: view.head.ended_at,
-        }
+documents! {
+    struct TaskDocument<'a>(of: (&'a TaskView, &'a [Blocker])) {
+        id: &'a RunId = &of.0.head.key.id,
+        namespace: &'a Namespace = &of.0.head.key.namespace,
+        kind: &'a Name = &of.0.kind,
+        status: &'static str = of.0.state.as_str(),
+        attempts: u32 = of.0.attempts,
+        queue: Option<&'a Name> = of.0.options.queue.as_ref(),
+        priority: i32 = of.0.options.priority,
+        input: &'a Payload = &of.0.input,
+        progress: Option<&'a Payload> = of.0.progress.as_ref(),
+        last_failure: Option<&'a Failure> = of.0.last_failure.as_ref(),
+        outcome: Option<Outcome<'a>> = of.0.outcome.as_ref().map(Outcome::from),
+        blocked_on: Vec<OneBlocker<'a>> = of.1.iter().map(OneBlocker::from).collect(),
+        created_at: Timestamp = of.0.head.created_at,
+        ended_at: Option<Timestamp> = of.0.head.ended_at,
     }
 }
 
@@ -141,7 +117,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         class: None,
         costs: body.costs,
     };
-    let task = RunKey::new(request.namespace.clone(), id);
+    let task = RunKey::new(request.by.namespace.clone(), id);
     let start = StartTaskRequest { task, kind: kind.clone(), input: payload(body.input), options, trace: None };
     let started = request.execute::<verb::StartTask>(start).await?;
     let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };
@@ -154,7 +130,7 @@ pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = request.execute::<verb::ReadTask>(key.clone().into()).await?;
     let blocked_on = runs::blocked_on(runtime, &key).await?;
-    Ok(json(StatusCode::OK, &TaskDocument::new(&view, &blocked_on)))
+    Ok(json(StatusCode::OK, &TaskDocument::from((&view, &*blocked_on))))
 }
 
 /// Handles `GET /v1/tasks/{id}/result`: the result of the task's run.
@@ -163,7 +139,78 @@ pub(crate) async fn result(request: Request) -> Result<Response, Problem> {
     runs::result(request).await
 }
 
-/// Handles `POST /v1/tasks/{id}/cancel`.
-pub(crate) async fn cancel(request: Request) -> Result<Response, Problem> {
-    runs::act::<verb::CancelTask>(request).await
+/// Handles `GET /v1/queues`.
+pub(crate) async fn queues(request: Request) -> Result<Response, Problem> {
+    let reply = request.execute::<verb::ListQueues>(request.by.namespace.clone().into()).await?;
+    Ok(json(StatusCode::OK, &Queues::from(&*reply.queues)))
+}
+
+/// Handles `GET /v1/tasks`.
+pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
+    let (namespace, run) = (request.by.namespace.clone(), runs::run_of(&request)?);
+    let state = match request.query.get("state") {
+        None => None,
+        Some("queued") => Some(TaskState::Queued),
+        Some("running") => Some(TaskState::Leased),
+        Some("quarantined") => Some(TaskState::Quarantined),
+        Some(_) => {
+            let why = "`state` must be one of queued, running, quarantined".to_owned();
+            return Err(RequestError::QueryInvalid { why }.into());
+        }
+    };
+    let limit = request.query.limit()?;
+    let gaps = Gaps::default();
+    let query = TaskQuery { namespace, state, run, limit, gaps: Some(gaps.clone()) };
+    let tasks = request.server.runtime().list_tasks(query).await?;
+    Ok(json(StatusCode::OK, &Partly::new(OpenTasks::from(&*tasks), gaps.names())))
+}
+
+/// Handles `POST /v1/tasks/{id}/retry`.
+pub(crate) async fn retry(request: Request) -> Result<Response, Problem> {
+    let task = request.call()?.to_string();
+    request.execute::<verb::RetryTask>(TaskRequest { namespace: request.by.namespace.clone(), task }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[derive(Serialize)]
+struct RateLimitList {
+    rate_limits: Vec<RateLimitDocument>,
+}
+
+#[derive(Serialize)]
+struct RateLimitDocument {
+    kind: Name,
+    until: Timestamp,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReopenBody {
+    kind: String,
+}
+
+#[derive(Serialize)]
+struct ReopenResult {
+    kind: Name,
+    /// Whether the kind was rate-limited.
+    reopened: bool,
+}
+
+/// Handles `GET /v1/rate-limits`.
+pub(crate) async fn rate_limits(request: Request) -> Result<Response, Problem> {
+    let limits = request.server.runtime().list_rate_limits(&request.by.namespace).await;
+    let rate_limits = limits.into_iter().map(|limit| RateLimitDocument { kind: limit.kind, until: limit.until }).collect();
+    Ok(json(StatusCode::OK, &RateLimitList { rate_limits }))
+}
+
+/// Handles `POST /v1/rate-limits/reopen`.
+pub(crate) async fn reopen_rate_limit(mut request: Request) -> Result<Response, Problem> {
+    let body: ReopenBody = request.json().await?;
+    let kind = Name::new(body.kind)?;
+    // BK1: a key for some kinds does not release those of others.
+    for released in request.server.runtime().kinds_sharing_limit(&request.by.namespace, &kind).await {
+        request.by.caller.bounds.check_kind(&released)?;
+    }
+    let reopened = request.server.runtime().reopen_rate_limit(&request.by.namespace, &kind).await;
+    Ok(json(StatusCode::OK, &ReopenResult { kind, reopened }))
 }

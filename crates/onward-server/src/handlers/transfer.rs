@@ -1,43 +1,29 @@
 //! Export and import of runs as lines of JSON: `GET /v1/runs/{id}/export`, `GET /v1/export`, `POST /v1/import`.
 
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
+use axum::http::HeaderValue;
 use onward_core::RunId;
-use onward_core::api::{RunQuery, verb};
+use onward_core::api::{RefusedRun, RunQuery, verb};
 use onward_core::transfer::{self, ExportedRun, LeftOut};
 use onward_runtime::{RuntimeError, export_run, leaves_out};
 use onward_store::StoreError;
-use serde::Serialize;
 
-use crate::handlers::runs::filter;
-use crate::http::problem::{Problem, RequestError};
-use crate::http::request::Request;
-use crate::http::response::{json, typed};
+use super::prelude::*;
+use super::runs::filter;
+use crate::http::response::typed;
 
 const LINES: &str = "application/x-ndjson";
 
 /// Header with the cursor of the next page of an export.
 const NEXT: &str = "onward-next";
 
-/// Maximum number of runs on a page of an export.
-const RUNS_MAX: usize = 1_000;
-
 /// Size after which a page of an export ends with the current run.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
-
-const RUNS_DEFAULT: usize = 100;
 
 #[derive(Serialize)]
 struct ImportDocument<'a> {
     created: &'a [RunId],
     unchanged: &'a [RunId],
-    refused: Vec<RefusedImport<'a>>,
-}
-
-#[derive(Serialize)]
-struct RefusedImport<'a> {
-    run: &'a RunId,
-    code: &'a str,
+    refused: Vec<RefusedRun>,
 }
 
 pub(crate) async fn export_one(request: Request) -> Result<Response, Problem> {
@@ -46,7 +32,7 @@ pub(crate) async fn export_one(request: Request) -> Result<Response, Problem> {
 }
 
 pub(crate) async fn export(request: Request) -> Result<Response, Problem> {
-    let limit = request.query.limit(RUNS_DEFAULT, RUNS_MAX)?;
+    let limit = request.query.limit()?;
     let cursor = request.query.get("cursor").map(str::to_owned);
     // One run at a time, so that a page can end after any of them.
     let mut query = RunQuery { limit: 1, cursor, ..filter(&request)? };
@@ -84,11 +70,11 @@ pub(crate) async fn import(mut request: Request) -> Result<Response, Problem> {
     let bytes = request.lines().await?;
     let text = std::str::from_utf8(&bytes).map_err(|_| RequestError::ImportInvalid { why: "it is not UTF-8".to_owned() })?;
     let runs = transfer::read(text).map_err(|error| RequestError::ImportInvalid { why: error.to_string() })?;
-    let foreign = |run: &&ExportedRun| run.key.namespace != request.namespace;
+    let foreign = |run: &&ExportedRun| run.key.namespace != request.by.namespace;
     if let Some(run) = runs.iter().find(foreign) {
-        return Err(RequestError::ImportForeign { run: run.key.to_string(), namespace: request.namespace.to_string() }.into());
+        return Err(RequestError::ImportForeign { run: run.key.to_string(), namespace: request.by.namespace.to_string() }.into());
     }
     let imported = request.server.runtime().import_runs(runs).await?;
-    let refused = imported.refused.iter().map(|(run, code)| RefusedImport { run, code }).collect();
+    let refused = imported.refused.into_iter().map(|(run, code)| RefusedRun { run, code: code.to_owned() }).collect();
     Ok(json(StatusCode::OK, &ImportDocument { created: &imported.created, unchanged: &imported.unchanged, refused }))
 }

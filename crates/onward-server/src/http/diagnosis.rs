@@ -5,16 +5,11 @@
 //!
 //! Invariant DG1: a caller without the scope `operate` is shown no diagnosis.
 
-use axum::http::StatusCode;
-use axum::response::Response;
 use onward_core::api::Reply;
 use onward_core::stream::StreamSaid;
 use onward_core::{Event, Failure, Index, Payload, Record, Timestamp};
-use serde::Serialize;
 
-use crate::http::problem::Problem;
-use crate::http::request::Request;
-use crate::http::response::json;
+use crate::handlers::prelude::*;
 
 /// Number of records per read.
 const PAGE: usize = 1_000;
@@ -92,14 +87,8 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
             for (event, index) in record.events.iter_mut().zip(index.0..) {
                 let name = event.name();
                 if let Some(Failure { code, message, diagnosis, .. }) = event.failure_mut().map(|failure| failure.clone()) {
-                    failures.push(OneFailure {
-                        index: Index(index),
-                        at,
-                        event: name,
-                        code,
-                        message,
-                        diagnosis: diagnosis.map(|text| *text),
-                    });
+                    let diagnosis = diagnosis.map(|text| *text);
+                    failures.push(OneFailure { index: Index(index), at, event: name, code, message, diagnosis });
                 }
             }
         }

@@ -1,9 +1,11 @@
-//! OpenAPI 3.1 document, generated from the table of routes, the table of error codes and the types of the log.
+//! OpenAPI 3.1 document, generated from the table of routes, the table of error codes, the types of the log and replies of verbs.
 //!
 //! `schemas.json` has the schemas of the other bodies; tests compare them with real responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onward_core::api::{VersionsReply, WorkersReply};
+use onward_core::ledger::SpendRow;
 use onward_core::log::codec::Field;
 use onward_core::log::schema::Schema;
 use onward_core::{ErrorCode, Event};
@@ -34,7 +36,7 @@ pub fn document() -> String {
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
         let methods = paths.entry(route.path).or_insert_with(|| json!({}));
-        methods[route.verb.method().as_str().to_lowercase()] = operation(route);
+        methods[route.method.as_str().to_lowercase()] = operation(route);
     }
     let mut components = json!({
         "responses": {
@@ -96,11 +98,20 @@ fn written_schemas() -> BTreeMap<String, Value> {
     serde_json::from_str(SCHEMAS).expect("the schemas are JSON")
 }
 
-/// Returns the schemas of events and of the types in them, and the error codes.
+/// Responses that are replies of verbs as they are: the name of the schema and the name of the reply.
+const REPLIES: [(&str, &str); 2] = [("VersionList", "VersionsReply"), ("WorkerList", "WorkersReply")];
+
+/// Returns the schemas of events, of replies and of the types in them, and the error codes.
 fn generated_schemas() -> BTreeMap<String, Value> {
     let mut schema = Schema::default();
-    Event::proto(&mut schema);
+    for add in [Event::proto, VersionsReply::proto, WorkersReply::proto, SpendRow::proto] {
+        add(&mut schema);
+    }
     let mut schemas = schema.json().clone();
+    for (name, reply) in REPLIES {
+        let schema = schemas.remove(reply).unwrap_or_default();
+        schemas.insert(name.to_owned(), schema);
+    }
     let mut codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
     codes.sort_unstable();
     let codes = json!({"type": "string", "enum": codes, "description": "Stable error code; docs/errors describes each"});

@@ -10,107 +10,91 @@ use onward_runtime::{RuntimeError, Violation};
 use onward_store::StoreError;
 use serde::Serialize;
 
-/// Error of a request that was found before anything was done.
-#[derive(Debug, thiserror::Error)]
-pub enum RequestError {
+/// Declares the errors. A row is the variant and its row of the error table.
+macro_rules! request_errors {
+    ($($(#[$meta:meta])* $name:ident $({ $($field:ident: $type:ty),* })? => $code:path,)*) => {
+        /// Error of a request that was found before anything was done.
+        #[derive(Debug, thiserror::Error)]
+        pub enum RequestError {
+            $($(#[$meta])* $name $({ $($field: $type),* })?,)*
+        }
+
+        impl RequestError {
+            /// Returns the row of the error table.
+            fn row(&self) -> ErrorCode {
+                match self { $(RequestError::$name { .. } => $code,)* }
+            }
+        }
+    };
+}
+
+request_errors! {
     #[error("there is no route for this path")]
-    RouteNotFound,
+    RouteNotFound => ErrorCode::RouteNotFound,
     #[error("this path does not support {method}")]
-    MethodNotAllowed { method: String },
+    MethodNotAllowed { method: String } => ErrorCode::MethodNotAllowed,
     #[error("the body must be {wanted}, not {found}")]
-    ContentTypeUnsupported { wanted: &'static str, found: String },
+    ContentTypeUnsupported { wanted: &'static str, found: String } => ErrorCode::ContentTypeUnsupported,
     #[error("run {run} has no query `{name}`")]
-    UnknownQuery { run: String, name: String },
+    UnknownQuery { run: String, name: String } => ErrorCode::UnknownQuery,
     #[error("cannot import the lines: {why}")]
-    ImportInvalid { why: String },
+    ImportInvalid { why: String } => ErrorCode::ImportInvalid,
     #[error("run {run} is not in the namespace `{namespace}` of this request")]
-    ImportForeign { run: String, namespace: String },
+    ImportForeign { run: String, namespace: String } => ErrorCode::NotAllowed,
     #[error("invalid body: {why}")]
-    JsonInvalid { why: String },
+    JsonInvalid { why: String } => ErrorCode::JsonInvalid,
     #[error("invalid message: {why}")]
-    MessageInvalid { why: String },
+    MessageInvalid { why: String } => ErrorCode::MessageInvalid,
     #[error("the body nests deeper than {max} levels, at line {line} column {column}")]
-    JsonTooDeep { max: usize, line: usize, column: usize },
+    JsonTooDeep { max: usize, line: usize, column: usize } => ErrorCode::JsonTooDeep,
     #[error("the body has more than {max} bytes")]
-    BodyTooLarge { max: usize },
+    BodyTooLarge { max: usize } => ErrorCode::BodyTooLarge,
     #[error("the runs to import have more than {max} bytes")]
-    ImportTooLarge { max: usize },
+    ImportTooLarge { max: usize } => ErrorCode::BodyTooLarge,
     #[error("the body did not arrive within {seconds} seconds")]
-    BodyTooSlow { seconds: u64 },
+    BodyTooSlow { seconds: u64 } => ErrorCode::BodyTooSlow,
     #[error("the body arrives at less than {rate} bytes per second")]
-    BodyStalled { rate: u64 },
+    BodyStalled { rate: u64 } => ErrorCode::BodyTooSlow,
     #[error("the connection broke while the body was read")]
-    BodyBroken,
+    BodyBroken => ErrorCode::BodyBroken,
     #[error("invalid query: {why}")]
-    QueryInvalid { why: String },
+    QueryInvalid { why: String } => ErrorCode::QueryInvalid,
     #[error("invalid header {name}: {why}")]
-    HeaderInvalid { name: &'static str, why: String },
+    HeaderInvalid { name: &'static str, why: String } => ErrorCode::HeaderInvalid,
     #[error("the host name `{host}` is not accepted")]
-    HostRefused { host: String },
+    HostRefused { host: String } => ErrorCode::HostRefused,
     #[error("cross-origin request from {origin} refused")]
-    OriginRefused { origin: String },
+    OriginRefused { origin: String } => ErrorCode::OriginRefused,
     #[error("missing or invalid API key")]
-    Unauthenticated,
+    Unauthenticated => ErrorCode::Unauthenticated,
     #[error("the API key is not valid for {what}")]
-    NotAllowed { what: String },
+    NotAllowed { what: String } => ErrorCode::NotAllowed,
     #[error("the limit of `{what}` is above the ceiling: {ceiling}")]
-    BudgetTooLarge { what: &'static str, ceiling: String },
+    BudgetTooLarge { what: &'static str, ceiling: String } => ErrorCode::BudgetTooLarge,
     #[error("the worker uses protocol {theirs}, this server {ours}")]
-    ProtocolUnsupported { theirs: u32, ours: u32 },
+    ProtocolUnsupported { theirs: u32, ours: u32 } => ErrorCode::ProtocolUnsupported,
     #[error("worker `{worker}` has a newer connection")]
-    HelloOvertaken { worker: String },
+    HelloOvertaken { worker: String } => ErrorCode::HelloOvertaken,
     #[error("worker `{worker}` has no session on this server")]
-    HelloMissing { worker: String },
+    HelloMissing { worker: String } => ErrorCode::HelloMissing,
     #[error("unknown webhook or invalid signature")]
-    WebhookRefused,
+    WebhookRefused => ErrorCode::WebhookRefused,
     #[error("the body has no text and no integer at {pointer}")]
-    WebhookUnroutable { pointer: String },
+    WebhookUnroutable { pointer: String } => ErrorCode::WebhookUnroutable,
     #[error("there is no kind `{kind}`")]
-    KindNotFound { kind: String },
+    KindNotFound { kind: String } => ErrorCode::KindNotFound,
     #[error("this server stores no attachments")]
-    AttachmentsDisabled,
+    AttachmentsDisabled => ErrorCode::AttachmentsDisabled,
     #[error("the server is not ready: {why}")]
-    NotReady { why: String },
+    NotReady { why: String } => ErrorCode::NotReady,
     #[error("the store has stopped: {why}")]
-    StoreStopped { why: String },
+    StoreStopped { why: String } => ErrorCode::NotReady,
 }
 
 /// Required content type of a body that is stored byte for byte.
 pub(crate) const PLAIN_BYTES: &str = "plain bytes";
 
 impl RequestError {
-    /// Returns the row of the error table.
-    fn row(&self) -> ErrorCode {
-        match self {
-            RequestError::RouteNotFound => ErrorCode::RouteNotFound,
-            RequestError::MethodNotAllowed { .. } => ErrorCode::MethodNotAllowed,
-            RequestError::ContentTypeUnsupported { .. } => ErrorCode::ContentTypeUnsupported,
-            RequestError::UnknownQuery { .. } => ErrorCode::UnknownQuery,
-            RequestError::ImportInvalid { .. } => ErrorCode::ImportInvalid,
-            RequestError::JsonInvalid { .. } => ErrorCode::JsonInvalid,
-            RequestError::MessageInvalid { .. } => ErrorCode::MessageInvalid,
-            RequestError::JsonTooDeep { .. } => ErrorCode::JsonTooDeep,
-            RequestError::BodyTooLarge { .. } | RequestError::ImportTooLarge { .. } => ErrorCode::BodyTooLarge,
-            RequestError::BodyTooSlow { .. } | RequestError::BodyStalled { .. } => ErrorCode::BodyTooSlow,
-            RequestError::BodyBroken => ErrorCode::BodyBroken,
-            RequestError::QueryInvalid { .. } => ErrorCode::QueryInvalid,
-            RequestError::HeaderInvalid { .. } => ErrorCode::HeaderInvalid,
-            RequestError::HostRefused { .. } => ErrorCode::HostRefused,
-            RequestError::OriginRefused { .. } => ErrorCode::OriginRefused,
-            RequestError::Unauthenticated => ErrorCode::Unauthenticated,
-            RequestError::NotAllowed { .. } | RequestError::ImportForeign { .. } => ErrorCode::NotAllowed,
-            RequestError::BudgetTooLarge { .. } => ErrorCode::BudgetTooLarge,
-            RequestError::ProtocolUnsupported { .. } => ErrorCode::ProtocolUnsupported,
-            RequestError::HelloOvertaken { .. } => ErrorCode::HelloOvertaken,
-            RequestError::HelloMissing { .. } => ErrorCode::HelloMissing,
-            RequestError::WebhookRefused => ErrorCode::WebhookRefused,
-            RequestError::WebhookUnroutable { .. } => ErrorCode::WebhookUnroutable,
-            RequestError::KindNotFound { .. } => ErrorCode::KindNotFound,
-            RequestError::AttachmentsDisabled => ErrorCode::AttachmentsDisabled,
-            RequestError::NotReady { .. } | RequestError::StoreStopped { .. } => ErrorCode::NotReady,
-        }
-    }
-
     /// Returns the stable error code, which `docs/errors` describes.
     pub fn code(&self) -> &'static str {
         self.row().as_str()
@@ -167,15 +151,8 @@ struct ProblemDocument<'a> {
     hint: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_index: Option<u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    violations: Vec<ViolationDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct ViolationDocument<'a> {
-    path: &'a str,
-    keyword: &'a str,
-    message: &'a str,
+    #[serde(skip_serializing_if = "<[Violation]>::is_empty")]
+    violations: &'a [Violation],
 }
 
 impl Problem {
@@ -197,10 +174,9 @@ pub fn to_json(code: &str, detail: &str, hint: Option<&str>) -> String {
 }
 
 fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64>, violations: &[Violation]) -> String {
-    let violations = violations.iter().map(|Violation { path, keyword, message }| ViolationDocument { path, keyword, message });
     let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).as_u16();
     let (r#type, title) = (format!("urn:onward:error:{code}"), code.replace('_', " "));
-    let document = ProblemDocument { r#type, title, status, detail, code, hint, next_index, violations: violations.collect() };
+    let document = ProblemDocument { r#type, title, status, detail, code, hint, next_index, violations };
     serde_json::to_string(&document).expect("a problem serializes")
 }
 

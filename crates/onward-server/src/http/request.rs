@@ -14,7 +14,6 @@ use onward_runtime::CallRef;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::auth::{Caller, Pass};
 use crate::http::problem::{Problem, RequestError};
 use crate::serve::RequestTrust;
 use crate::server::Server;
@@ -33,10 +32,7 @@ pub(crate) fn trace(headers: &HeaderMap) -> Option<String> {
 
 pub(crate) struct Request {
     pub server: Server,
-    pub namespace: Namespace,
-    pub caller: Caller,
-    /// Credential of the caller; `None` for a route without a scope.
-    pub pass: Option<Pass>,
+    pub by: Principal,
     /// Unauthenticated for a request without a pass, until the handler marks it as authenticated.
     pub trust: Option<RequestTrust>,
     pub headers: Arc<HeaderMap>,
@@ -52,17 +48,17 @@ impl Request {
     /// Returns the run that the path names.
     pub fn key(&self) -> Result<RunKey, Problem> {
         let id = RunId::new(self.id.as_deref().unwrap_or_default())?;
-        Ok(RunKey::new(self.namespace.clone(), id))
+        Ok(RunKey::new(self.by.namespace.clone(), id))
     }
 
     /// Returns the call id of the approval or promise that the path names.
     pub fn call(&self) -> Result<CallRef, Problem> {
-        Ok(CallRef::parse(&self.namespace, self.id.as_deref().unwrap_or_default())?)
+        Ok(CallRef::parse(&self.by.namespace, self.id.as_deref().unwrap_or_default())?)
     }
 
     /// Parses the body as JSON; unknown fields are refused where `T` refuses them.
     pub async fn json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Problem> {
-        let bytes = self.read_body().await?;
+        let bytes = self.read_body("application/json").await?;
         Ok(body::parse_aside(bytes).await?)
     }
 
@@ -73,8 +69,7 @@ impl Request {
         V::Reply: Send,
     {
         let (server, call, is_large) = (self.server.clone(), V::call(request), self.memory.is_some());
-        let (namespace, caller, pass) = (self.namespace.clone(), self.caller.clone(), self.pass.clone());
-        let principal = Principal { namespace, caller, pass };
+        let principal = self.by.clone();
         async move {
             let executed = async move { verbs::execute(&server, &principal, call).await };
             let reply = match is_large {
@@ -90,7 +85,7 @@ impl Request {
 
     /// Reads the body as lines of JSON: runs to import.
     pub async fn lines(&mut self) -> Result<bytes::Bytes, Problem> {
-        let read = self.read_body_of("application/x-ndjson").await;
+        let read = self.read_body("application/x-ndjson").await;
         Ok(read.map_err(|error| match error {
             RequestError::BodyTooLarge { max } => RequestError::ImportTooLarge { max },
             error => error,
@@ -99,7 +94,7 @@ impl Request {
 
     /// Parses the body like [`Request::json`]; an empty body is the default.
     pub async fn json_or_default<T: DeserializeOwned + Default + Send + 'static>(&mut self) -> Result<T, Problem> {
-        let bytes = self.read_body().await?;
+        let bytes = self.read_body("application/json").await?;
         if bytes.is_empty() { Ok(T::default()) } else { Ok(body::parse_aside(bytes).await?) }
     }
 }

@@ -9,8 +9,8 @@ use axum::extract::{FromRequestParts, RawPathParams, Request as HttpRequest};
 use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use axum::routing::MethodRouter;
-use onward_core::{Name, Namespace, RunId, RunKey};
+use axum::routing::{MethodFilter, MethodRouter};
+use onward_core::{Name, RunId, RunKey};
 use onward_runtime::{CallRef, RuntimeError};
 use onward_store::StoreError;
 
@@ -23,6 +23,7 @@ use crate::http::routes::{ROUTES, Route};
 use crate::serve::RequestTrust;
 use crate::server::Server;
 use crate::trace::Level;
+use crate::verbs::Principal;
 
 /// Returns the HTTP API.
 pub fn router(server: Server) -> Router {
@@ -37,7 +38,8 @@ pub fn router_with(server: Server, others: Router) -> Router {
         let server = server.clone();
         let handler = move |request: HttpRequest| answer(server.clone(), route, request);
         let methods = paths.remove(route.path).unwrap_or_default();
-        paths.insert(route.path, methods.on(route.verb.filter(), handler));
+        let method = MethodFilter::try_from(route.method.clone()).expect("the table has methods that axum routes");
+        paths.insert(route.path, methods.on(method, handler));
     }
     let mut router = Router::new();
     for (path, methods) in paths {
@@ -70,23 +72,23 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
     let shown = id.as_ref().ok().cloned().flatten();
     let trust = parts.extensions.remove::<RequestTrust>();
     // Unauthenticated until the credential is checked (SV1).
-    trust.iter().for_each(RequestTrust::doubt);
+    trust.iter().for_each(|trust| trust.set_authenticated(false));
     let (method, headers) = (parts.method.clone(), Arc::new(parts.headers));
     let prepared = prepare(&server, route, &headers, shown.as_deref(), parts.uri.query()).await;
     let mut by = None;
     let result = match prepared.and_then(|prepared| Ok((prepared, id?))) {
         Err(problem) => Err(problem),
-        Ok((Prepared { namespace, caller, pass, query }, id)) => {
-            by = caller.name.clone();
-            let kept = pass.clone();
-            if kept.is_some() {
-                trust.iter().for_each(RequestTrust::believe);
+        Ok(((principal, query), id)) => {
+            by = principal.caller.name.clone();
+            let pass = principal.pass.clone();
+            if pass.is_some() {
+                trust.iter().for_each(|trust| trust.set_authenticated(true));
             }
             let asked = server.clone();
-            let request = Request { server: asked, namespace, caller, pass, trust, headers, query, id, body, memory: None };
+            let request = Request { server: asked, by: principal, trust, headers, query, id, body, memory: None };
             let handled = async {
                 if let Some((scope, run)) = acts_on(route, &request)? {
-                    let (server, caller) = (request.server.clone(), request.caller.clone());
+                    let (server, caller) = (request.server.clone(), request.by.caller.clone());
                     bounds::check_run(&server, scope, &caller, &run).await?;
                 }
                 (route.handler)(request).await
@@ -94,7 +96,7 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
             tokio::select! {
                 biased;
                 result = handled => result,
-                problem = auth::ended(kept.as_ref(), &server) => Err(problem),
+                problem = auth::ended(pass.as_ref(), &server) => Err(problem),
             }
         }
     };
@@ -123,13 +125,6 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
     response
 }
 
-struct Prepared {
-    namespace: Namespace,
-    caller: Caller,
-    pass: Option<Pass>,
-    query: Query,
-}
-
 /// Checks everything that does not need the body. The credential comes first, so that an unauthorized caller learns nothing else.
 async fn prepare(
     server: &Server,
@@ -137,7 +132,7 @@ async fn prepare(
     headers: &Arc<axum::http::HeaderMap>,
     id: Option<&str>,
     query: Option<&str>,
-) -> Result<Prepared, Problem> {
+) -> Result<(Principal, Query), Problem> {
     let namespace = request::namespace(server, headers)?;
     let pass = route.scope.map(|scope| Pass {
         scope,
@@ -149,19 +144,19 @@ async fn prepare(
         Some(pass) => pass.check(server).await.map_err(|refusal| refused(route, id, refusal))?,
         None => Caller::default(),
     };
-    Ok(Prepared { namespace, caller, pass, query: Query::parse(query, route.query)? })
+    Ok((Principal { namespace, caller, pass }, Query::parse(query, route.query)?))
 }
 
 /// Returns the scope and the run that the path names, if the caller's key is bound to kinds (BK1). A run that the body names is
 /// checked where the body is read.
 fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, Problem> {
     let Some(scope) = route.scope.filter(|scope| *scope != Scope::Read) else { return Ok(None) };
-    if request.caller.bounds.kinds.is_none() || request.id.is_none() {
+    if request.by.caller.bounds.kinds.is_none() || request.id.is_none() {
         return Ok(None);
     }
     let run = match route.path.split('/').nth(2) {
         Some("agents") if route.path.ends_with("/ag-ui") => {
-            request.caller.bounds.check_kind(&Name::new(request.id.as_deref().unwrap_or_default())?)?;
+            request.by.caller.bounds.check_kind(&Name::new(request.id.as_deref().unwrap_or_default())?)?;
             return Ok(None);
         }
         Some("runs" | "drive" | "agents") => request.key()?,

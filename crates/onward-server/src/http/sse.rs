@@ -15,8 +15,11 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use onward_runtime::RuntimeError;
 use tokio::sync::mpsc;
 
+use crate::auth::{self, Pass};
+use crate::http::problem::Problem;
 use crate::serve::metrics::GaugeGuard;
 use crate::server::Server;
 
@@ -48,6 +51,40 @@ pub(crate) struct Sink {
 /// The reader has disconnected or was disconnected.
 #[derive(Debug)]
 pub(crate) struct Over;
+
+/// Reason why a stream ends early.
+pub(crate) enum StreamError {
+    /// The reader is gone.
+    Over,
+    Problem(Problem),
+}
+
+impl From<Over> for StreamError {
+    fn from(_: Over) -> StreamError {
+        StreamError::Over
+    }
+}
+
+impl From<RuntimeError> for StreamError {
+    fn from(error: RuntimeError) -> StreamError {
+        StreamError::Problem(error.into())
+    }
+}
+
+/// Runs a stream until it ends or the credential of its reader is no longer valid. Returns the error to send to the reader.
+pub(crate) async fn problem_of(
+    stream: impl Future<Output = Result<(), StreamError>>,
+    pass: Option<Pass>,
+    server: &Server,
+) -> Option<Problem> {
+    tokio::select! {
+        ended = stream => match ended {
+            Ok(()) | Err(StreamError::Over) => None,
+            Err(StreamError::Problem(problem)) => Some(problem),
+        },
+        problem = auth::ended(pass.as_ref(), server) => Some(problem),
+    }
+}
 
 pub(crate) fn channel(server: &Server) -> (Events, Sink) {
     let (sender, queue) = mpsc::channel(QUEUE);
@@ -91,6 +128,11 @@ impl Sink {
         };
         let text = Bytes::from(format!(": {why}{cursor}\n\n"));
         *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
+    /// Sends an error, which is the last event. A reader that is gone needs none.
+    pub async fn fail(&mut self, problem: &Problem) {
+        drop(self.send(event("error", &problem.to_json()), None).await);
     }
 
     /// Returns when the reader is gone.

@@ -105,19 +105,10 @@ impl Busy {
 }
 
 impl RequestTrust {
-    /// Marks the request as unauthenticated: its connection can be closed when its slot is needed.
-    pub fn doubt(&self) {
-        self.set(true);
-    }
-
-    /// Marks the request as authenticated.
-    pub fn believe(&self) {
-        self.set(false);
-    }
-
-    fn set(&self, stranger: bool) {
+    /// Marks the request as authenticated or not. The connection of one that is not can be closed when its slot is needed.
+    pub fn set_authenticated(&self, is_authenticated: bool) {
         if let Some(busy) = self.0.upgrade() {
-            busy.set_stranger(stranger);
+            busy.set_stranger(!is_authenticated);
         }
     }
 }

@@ -68,8 +68,8 @@ pub struct Metrics {
     /// By the last event's name.
     ends: Mutex<BTreeMap<&'static str, u64>>,
     requests: Mutex<BTreeMap<Request, u64>>,
-    /// By the path of the method and the name of the gRPC status.
-    calls: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    /// By the path of the method and the number of the gRPC status.
+    calls: Mutex<BTreeMap<(&'static str, i32), u64>>,
 }
 
 /// Method, route and status.
@@ -86,7 +86,7 @@ impl Metrics {
     /// Counts a gRPC call by method and gRPC status; the HTTP status of a refused call is 200. A stream is counted when it
     /// begins.
     pub fn call(&self, path: &'static str, status: Code) {
-        count(&self.calls, (path, status_name(status)));
+        count(&self.calls, (path, status.into()));
     }
 
     fn appended(&self, record: &Record) {
@@ -114,12 +114,13 @@ impl Metrics {
     /// Returns the page for Prometheus, with the counters of the runtime and the store.
     pub fn page(&self, runtime: &Runtime, store: &[Figure]) -> String {
         let mut page = Page::default();
-        page.counter("onward_runs_started_total", "Runs started, children included", &[("", self.runs_started.value())]);
-        page.labeled("onward_inputs_total", "Events from outside, by name", "event", &read(&self.inputs));
-        page.counter("onward_commits_total", "Commits by workers", &[("", self.commits.value())]);
-        page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", &read(&self.ends));
-        let outcomes = [("ok", runtime.replays_ok()), ("diverged", self.replays_diverged.value())];
-        page.labeled("onward_replays_total", "Replays, by their comparison with the log", "outcome", &BTreeMap::from(outcomes));
+        let (inputs, ends) = (read(&self.inputs), read(&self.ends));
+        page.counter("onward_runs_started_total", "Runs started, children included", self.runs_started.value());
+        page.labeled("onward_inputs_total", "Events from outside, by name", "event", inputs);
+        page.counter("onward_commits_total", "Commits by workers", self.commits.value());
+        page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", ends);
+        let outcomes = [("diverged", self.replays_diverged.value()), ("ok", runtime.replays_ok())];
+        page.labeled("onward_replays_total", "Replays, by their comparison with the log", "outcome", outcomes);
         let counts = runtime.counts();
         for (name, help, count) in [
             ("onward_signals_dropped_total", "Signals between runs whose target could not accept them", &counts.signals_dropped),
@@ -127,13 +128,18 @@ impl Metrics {
             ("onward_agent_llm_empty_responses_total", "Empty responses of models", &counts.empty_answers),
             ("onward_agent_resume_conflicts_total", "Resumes of an agent that lost to a concurrent one", &counts.resumes_lost),
         ] {
-            page.counter(name, help, &[("", count.value())]);
+            page.counter(name, help, count.value());
         }
-        page.requests(&read(&self.requests));
-        page.calls(&read(&self.calls));
+        let requests = read(&self.requests).into_iter().map(|((method, route, status), count)| {
+            (format!("{{method=\"{method}\",route=\"{route}\",status=\"{status}\"}}"), count)
+        });
+        page.rows("onward_http_requests_total", "Requests, by method, route and status", "counter", requests);
+        let calls = read(&self.calls)
+            .into_iter()
+            .map(|((path, status), count)| (format!("{{method=\"{path}\",status=\"{}\"}}", status_name(status)), count));
+        page.rows("onward_grpc_calls_total", "gRPC calls, by method and status", "counter", calls);
         page.gauge("onward_http_connections", "Open connections", self.connections.value());
-        let refused = self.tls_refused.value();
-        page.counter("onward_tls_refused_total", "Connections without a complete TLS handshake", &[("", refused)]);
+        page.counter("onward_tls_refused_total", "Connections without a complete TLS handshake", self.tls_refused.value());
         page.gauge("onward_attached_readers", "Readers attached to a run", self.attached.value());
         store.iter().for_each(|figure| page.figure(figure));
         page.0
@@ -166,39 +172,25 @@ impl Page {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn counter(&mut self, name: &str, help: &str, values: &[(&str, u64)]) {
-        self.head(name, help, "counter");
-        for (labels, value) in values {
+    /// Adds a metric; a row has the text of its labels and its value.
+    fn rows(&mut self, name: &str, help: &str, kind: &str, rows: impl IntoIterator<Item = (String, u64)>) {
+        self.head(name, help, kind);
+        for (labels, value) in rows {
             let _ = writeln!(self.0, "{name}{labels} {value}");
         }
     }
 
-    fn labeled(&mut self, name: &str, help: &str, label: &str, values: &BTreeMap<&'static str, u64>) {
-        self.head(name, help, "counter");
-        for (value, count) in values {
-            let _ = writeln!(self.0, "{name}{{{label}=\"{value}\"}} {count}");
-        }
-    }
-
-    fn requests(&mut self, requests: &BTreeMap<Request, u64>) {
-        let name = "onward_http_requests_total";
-        self.head(name, "Requests, by method, route and status", "counter");
-        for ((method, route, status), count) in requests {
-            let _ = writeln!(self.0, "{name}{{method=\"{method}\",route=\"{route}\",status=\"{status}\"}} {count}");
-        }
-    }
-
-    fn calls(&mut self, calls: &BTreeMap<(&'static str, &'static str), u64>) {
-        let name = "onward_grpc_calls_total";
-        self.head(name, "gRPC calls, by method and status", "counter");
-        for ((path, status), count) in calls {
-            let _ = writeln!(self.0, "{name}{{method=\"{path}\",status=\"{status}\"}} {count}");
-        }
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.rows(name, help, "counter", [(String::new(), value)]);
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, help, "gauge");
-        let _ = writeln!(self.0, "{name} {value}");
+        self.rows(name, help, "gauge", [(String::new(), value)]);
+    }
+
+    fn labeled(&mut self, name: &str, help: &str, label: &str, values: impl IntoIterator<Item = (&'static str, u64)>) {
+        let rows = values.into_iter().map(|(value, count)| (format!("{{{label}=\"{value}\"}}"), count));
+        self.rows(name, help, "counter", rows);
     }
 
     fn figure(&mut self, figure: &Figure) {
@@ -212,27 +204,16 @@ impl Page {
     }
 }
 
-/// Returns the name of a status as in the gRPC specification.
-fn status_name(status: Code) -> &'static str {
-    match status {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
+/// Returns the name of a status as in the gRPC specification: `INVALID_ARGUMENT` for `InvalidArgument`.
+fn status_name(status: i32) -> String {
+    let mut name = String::new();
+    for letter in format!("{:?}", Code::from(status)).chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(letter.to_uppercase());
     }
+    name
 }
 
 /// Escapes the value of a label.

@@ -64,7 +64,8 @@ pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutd
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, _)) => {
-                connections.spawn(admit(server.clone(), stream_of(stream), router.clone(), crowd.clone()));
+                drop(stream.set_nodelay(true)); // responses are small; without it, they are only slower
+                connections.spawn(admit(server.clone(), stream, router.clone(), crowd.clone()));
             }
             Err(error) => {
                 server.trace().say(Level::Warn, "cannot accept a connection", &[("error", &error)]);
@@ -87,12 +88,6 @@ async fn admit(server: Server, stream: TcpStream, router: Router, crowd: Arc<Cro
         return;
     };
     connection::serve(server, stream, router, crowd).await;
-}
-
-/// Sets `TCP_NODELAY`: responses are small and clients wait for them.
-fn stream_of(stream: TcpStream) -> TcpStream {
-    drop(stream.set_nodelay(true)); // without it, responses are only slower
-    stream
 }
 
 impl Crowd {

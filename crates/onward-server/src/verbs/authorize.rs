@@ -1,15 +1,15 @@
 //! Authorization of verbs: scope, namespace, bounds of kinds, budget ceilings and page sizes, before the runtime is called.
 
-use onward_core::api::{Call, Target};
+use onward_core::api::{Call, Target, verb};
 use onward_core::conversation::is_callers_role;
 use onward_core::{Name, RunKey};
 use onward_runtime::{CallContext, CallRef, RuntimeError};
 use onward_store::StoreError;
 
-use super::{Principal, VerbError};
+use super::Principal;
 use crate::auth::{AuthRefusal, Scope, bounds, ceilings};
 use crate::http::limits::LIMIT_MAX;
-use crate::http::problem::RequestError;
+use crate::http::problem::{Problem, RequestError};
 use crate::http::request;
 use crate::{Server, WAIT_MAX};
 
@@ -19,11 +19,20 @@ const PAGE_MAX: usize = 1_000;
 /// Longest time that a request may wait, in milliseconds.
 const WAIT_MAX_MS: u64 = WAIT_MAX.as_secs() * 1_000;
 
+/// The scope that a verb needs, over every API.
+pub(crate) trait VerbScope {
+    const SCOPE: Scope;
+}
+
 macro_rules! scopes {
     ($($(#[$meta:meta])* $method:ident $name:ident($request:ident) -> $reply:ident, $scope:ident;)*) => {
-        /// Returns the scope that a verb needs.
+        $(impl VerbScope for verb::$name {
+            const SCOPE: Scope = Scope::$scope;
+        })*
+
+        /// Returns the scope that a call needs.
         fn scope_of(call: &Call) -> Scope {
-            match call { $(Call::$name(_) => Scope::$scope,)* }
+            match call { $(Call::$name(_) => verb::$name::SCOPE,)* }
         }
     };
 }
@@ -31,7 +40,7 @@ macro_rules! scopes {
 onward_core::with_verbs!(scopes);
 
 /// Checks that the caller may execute the verb, and limits its request. Returns what the runtime records about the caller.
-pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) -> Result<CallContext, VerbError> {
+pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) -> Result<CallContext, Problem> {
     let scope = scope_of(call);
     by.check_also(scope, server).await?;
     check_target(server, by, scope, call).await?;
@@ -43,8 +52,7 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
             if start.signal.is_some() {
                 by.check_also(Scope::Signal, server).await?; // the run may exist already
             }
-            let pass = by.pass.as_ref();
-            context.allowance = ceilings::of_start(start.budget, &by.namespace, &by.caller, pass, server).await?;
+            context.allowance = ceilings::of_start(start.budget, by, server).await?;
             start.budget = None;
             start.trace = start.trace.take().or_else(trace);
         }
@@ -53,15 +61,13 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
             by.caller.bounds.check_queue(start.options.queue.as_ref().map_or("", Name::as_str))?;
             start.trace = start.trace.take().or_else(trace);
         }
-        Call::ResumeRun(resume) => {
-            resume.budget = ceilings::of_resume(resume.budget, &by.namespace, &by.caller, server)?;
-        }
+        Call::ResumeRun(resume) => ceilings::check_resume(resume.budget, by, server)?,
         Call::RetryRun(_) | Call::ForkRun(_) | Call::ResetRun(_) => {
-            context.budget_max = ceilings::of_copy(&by.namespace, &by.caller, server);
+            context.budget_max = ceilings::of_copy(by, server);
         }
         Call::BulkRuns(bulk) | Call::BulkDelete(bulk) => {
             by.caller.bounds.check_filter(bulk.filter.kind.as_ref())?;
-            context.budget_max = ceilings::of_copy(&by.namespace, &by.caller, server);
+            context.budget_max = ceilings::of_copy(by, server);
             limit(&mut bulk.filter.limit);
         }
         Call::AppendEntry(append) => check_role(&append.entry.role, by, server).await?,
@@ -102,7 +108,7 @@ fn limit(limit: &mut usize) {
 
 /// Checks that the target is in the caller's namespace and its kind is within the bounds of the key. A run of another namespace
 /// is not found (S6).
-async fn check_target(server: &Server, by: &Principal, scope: Scope, call: &mut Call) -> Result<(), VerbError> {
+async fn check_target(server: &Server, by: &Principal, scope: Scope, call: &mut Call) -> Result<(), Problem> {
     let is_start = matches!(call, Call::StartRun(_) | Call::StartTask(_));
     let acted_on = match call.target() {
         Target::Run(run) => {
@@ -121,12 +127,12 @@ async fn check_target(server: &Server, by: &Principal, scope: Scope, call: &mut 
         Target::Nothing => None,
     };
     match acted_on {
-        Some(run) => Ok(bounds::check_run(server, scope, &by.caller, &run).await?),
+        Some(run) => bounds::check_run(server, scope, &by.caller, &run).await,
         None => Ok(()),
     }
 }
 
-fn own(by: &Principal, run: &RunKey) -> Result<(), VerbError> {
+fn own(by: &Principal, run: &RunKey) -> Result<(), Problem> {
     if run.namespace == by.namespace {
         return Ok(());
     }
@@ -134,7 +140,7 @@ fn own(by: &Principal, run: &RunKey) -> Result<(), VerbError> {
 }
 
 /// Checks the scope that an entry of this role needs: `signal` is enough for the role of a user, other roles need `operate`.
-async fn check_role(role: &Name, by: &Principal, server: &Server) -> Result<(), VerbError> {
+async fn check_role(role: &Name, by: &Principal, server: &Server) -> Result<(), Problem> {
     if is_callers_role(role) {
         return Ok(());
     }

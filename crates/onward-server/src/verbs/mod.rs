@@ -7,19 +7,22 @@ mod authorize;
 
 use onward_core::Namespace;
 use onward_core::api::{
-    AskReply, Call, DecideRequest, DriveReply, DriveRequest, LogPage, PutAttachmentReply, Reply, ResumeAgentReply,
-    ResumeAgentRequest, StreamPage, WatchRequest, WorkersReply,
+    AskReply, Call, DecideRequest, DriveReply, DriveRequest, LogPage, Reply, ResumeAgentReply, ResumeAgentRequest, Signal,
+    StreamPage, WatchRequest, WorkersReply,
 };
-use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError, SendSignal};
+use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError};
 use onward_store::payloads;
+use onward_wire::worker::ServerFrame;
 
 use crate::auth::{AuthRefusal, Caller, Pass, Scope};
-use crate::handlers::attachments::{self, KeptAttachment};
+use crate::handlers::attachments;
 use crate::http::diagnosis;
 use crate::http::problem::{Problem, RequestError};
 use crate::trace::Level;
-use crate::workers::ClaimPurpose;
+use crate::workers::{ClaimPurpose, ClaimResult};
 use crate::{Server, WAIT_MAX};
+
+pub(crate) use authorize::VerbScope;
 
 /// Payload size after which a page of a log ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -43,48 +46,8 @@ impl Principal {
     }
 }
 
-/// The error of a verb: one of the runtime, or a refusal by the server.
-#[derive(Debug)]
-pub(crate) enum VerbError {
-    Runtime(RuntimeError),
-    Refused(Problem),
-}
-
-impl From<RuntimeError> for VerbError {
-    fn from(error: RuntimeError) -> VerbError {
-        VerbError::Runtime(error)
-    }
-}
-
-impl From<Problem> for VerbError {
-    fn from(problem: Problem) -> VerbError {
-        VerbError::Refused(problem)
-    }
-}
-
-impl From<RequestError> for VerbError {
-    fn from(error: RequestError) -> VerbError {
-        VerbError::Refused(error.into())
-    }
-}
-
-impl From<AuthRefusal> for VerbError {
-    fn from(refusal: AuthRefusal) -> VerbError {
-        VerbError::Refused(refusal.into())
-    }
-}
-
-impl From<VerbError> for Problem {
-    fn from(error: VerbError) -> Problem {
-        match error {
-            VerbError::Runtime(error) => error.into(),
-            VerbError::Refused(problem) => problem,
-        }
-    }
-}
-
 /// Executes a verb for a caller.
-pub(crate) async fn execute(server: &Server, by: &Principal, mut call: Call) -> Result<Reply, VerbError> {
+pub(crate) async fn execute(server: &Server, by: &Principal, mut call: Call) -> Result<Reply, Problem> {
     let context = authorize::authorize(server, by, &mut call).await?;
     let mut reply = carry_out(server, by, call, context).await?;
     let may_see_all = matches!(reply, Reply::ReadLog(_)) && by.check_also(Scope::Operate, server).await.is_ok();
@@ -95,7 +58,7 @@ pub(crate) async fn execute(server: &Server, by: &Principal, mut call: Call) -> 
 }
 
 /// Executes an authorized verb: by the runtime, within the server's time limits, or by the server itself.
-async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallContext) -> Result<Reply, VerbError> {
+async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallContext) -> Result<Reply, Problem> {
     let runtime = server.runtime();
     match call {
         Call::ListWorkers(request) => {
@@ -103,11 +66,16 @@ async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallCon
             Ok(Reply::ListWorkers(WorkersReply { workers }))
         }
         Call::PutAttachment(request) => {
-            let KeptAttachment { hash, bytes } = attachments::keep(server, request.content.data().clone()).await?;
-            Ok(Reply::PutAttachment(PutAttachmentReply { hash, bytes }))
+            Ok(Reply::PutAttachment(attachments::keep(server, request.content.data().clone()).await?))
         }
-        Call::DriveRun(request) => drive_run(server, by, request).await,
-        Call::ResumeAgent(request) => resume_agent(server, by, request).await,
+        Call::DriveRun(request) => {
+            let ClaimResult { head, is_given, appended, .. } = claim(server, by, ClaimPurpose::ToDrive, request).await?;
+            Ok(Reply::DriveRun(DriveReply { head, is_given, appended }))
+        }
+        Call::ResumeAgent(ResumeAgentRequest { run, worker, signal }) => {
+            let request = DriveRequest { run, worker, signal, decision: None };
+            Ok(Reply::ResumeAgent(claim(server, by, ClaimPurpose::ToResume, request).await?.into()))
+        }
         Call::ReadLog(request) => {
             let reply = runtime.execute(Call::ReadLog(request), context).await?;
             let Reply::ReadLog(LogPage { mut records, .. }) = reply else { return Ok(reply) };
@@ -145,7 +113,7 @@ async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallCon
 }
 
 /// Decides an approval. A decision that came too late is in no log of a run, so it is traced with its id and decider.
-pub(crate) async fn decide_approval(server: &Server, request: DecideRequest, context: CallContext) -> Result<Reply, VerbError> {
+async fn decide_approval(server: &Server, request: DecideRequest, context: CallContext) -> Result<Reply, Problem> {
     let (approval, decide) = (request.approval.clone(), request.decide.clone());
     let decided_by = context.caller.clone().or(decide.decided_by).unwrap_or_default();
     let decided = server.runtime().execute(Call::DecideApproval(request), context).await;
@@ -164,28 +132,43 @@ pub(crate) async fn decide_approval(server: &Server, request: DecideRequest, con
     Ok(decided?)
 }
 
-async fn drive_run(server: &Server, by: &Principal, request: DriveRequest) -> Result<Reply, VerbError> {
+/// Claims a run for a connected worker and delivers an input to it.
+async fn claim(server: &Server, by: &Principal, purpose: ClaimPurpose, request: DriveRequest) -> Result<ClaimResult, Problem> {
     let DriveRequest { run, worker, signal, decision } = request;
-    let delivery = match (signal, decision) {
-        (None, None) => DriveInput::Nothing,
-        (Some(signal), None) => DriveInput::Signal(signal.into()),
-        (None, Some(DecideRequest { approval, decide, .. })) => {
-            // The name of the credential, if it has one, is recorded as the decider (S8).
-            let decided_by = by.caller.name.clone().or(decide.decided_by);
-            DriveInput::Decision(CallRef::parse(&by.namespace, &approval)?, Decide { decided_by, ..decide })
-        }
-        _ => return Err(RequestError::MessageInvalid { why: "send a signal or a decision, not both".to_owned() }.into()),
-    };
-    let session = server.sessions().connected(&by.namespace, &worker, &by.caller)?;
-    let driven = session.take_up(&run, ClaimPurpose::ToDrive, delivery).await?;
-    Ok(Reply::DriveRun(DriveReply { head: driven.head, is_given: driven.is_given, appended: driven.appended }))
+    let input = input(by, signal, decision)?;
+    let session = server.sessions().connected(by, &worker)?;
+    Ok(session.take_up(&run, purpose, input).await?)
 }
 
-async fn resume_agent(server: &Server, by: &Principal, request: ResumeAgentRequest) -> Result<Reply, VerbError> {
-    let ResumeAgentRequest { run, worker, signal } = request;
-    let delivery = signal.map_or(DriveInput::Nothing, |signal| DriveInput::Signal(SendSignal::from(signal)));
-    let session = server.sessions().connected(&by.namespace, &worker, &by.caller)?;
-    let driven = session.take_up(&run, ClaimPurpose::ToResume, delivery).await?;
-    let (success, why) = (driven.is_given, driven.why.map(|why| why.as_str().to_owned()));
-    Ok(Reply::ResumeAgent(ResumeAgentReply { success, why, head: driven.head, appended: driven.appended }))
+/// Authorizes and executes a claim for a worker whose session is created for this run. Returns the first frames of the session.
+pub(crate) async fn claim_polled(
+    server: &Server,
+    by: &Principal,
+    purpose: ClaimPurpose,
+    request: DriveRequest,
+) -> Result<(ClaimResult, Vec<ServerFrame>), Problem> {
+    authorize::authorize(server, by, &mut Call::DriveRun(request.clone())).await?;
+    let DriveRequest { run, worker, signal, decision } = request;
+    let input = input(by, signal, decision)?;
+    server.sessions().drive_polled(server, by, worker, &run, (purpose, input)).await
+}
+
+/// Returns the input that a claim delivers. The name of the credential, if it has one, is recorded as the decider (S8).
+fn input(by: &Principal, signal: Option<Signal>, decision: Option<DecideRequest>) -> Result<DriveInput, Problem> {
+    match (signal, decision) {
+        (None, None) => Ok(DriveInput::Nothing),
+        (Some(signal), None) => Ok(DriveInput::Signal(signal.into())),
+        (None, Some(DecideRequest { approval, decide, .. })) => {
+            let decided_by = by.caller.name.clone().or(decide.decided_by);
+            Ok(DriveInput::Decision(CallRef::parse(&by.namespace, &approval)?, Decide { decided_by, ..decide }))
+        }
+        _ => Err(RequestError::MessageInvalid { why: "send a signal or a decision, not both".to_owned() }.into()),
+    }
+}
+
+impl From<ClaimResult> for ResumeAgentReply {
+    fn from(claimed: ClaimResult) -> ResumeAgentReply {
+        let ClaimResult { head, is_given, appended, why } = claimed;
+        ResumeAgentReply { success: is_given, why: why.map(|why| why.as_str().to_owned()), head, appended }
+    }
 }

@@ -8,7 +8,6 @@ use onward_runtime::{SendSignal, StartRun};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 
 use super::entry::{Named, Pointer, WebhookEntry, WebhookTarget};
 use super::signature::text_at;
@@ -16,8 +15,8 @@ use crate::auth::ceilings;
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{self, payload};
 use crate::http::response::json;
-use crate::new_id;
 use crate::server::Server;
+use crate::{hex, new_id};
 
 /// Response body; the same for every repeat of a request (HK3).
 #[derive(Serialize)]
@@ -79,5 +78,5 @@ fn joined(parts: &[&str]) -> String {
     if whole.len() <= NAME_BYTES_MAX {
         return whole;
     }
-    Sha256::digest(whole.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::sha256(whole.as_bytes())
 }

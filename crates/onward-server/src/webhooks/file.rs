@@ -1,60 +1,17 @@
 //! The webhook file: beside the key file, read and replaced in the same way.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onward_core::{ErrorCode, Name, Namespace, Timestamp};
+use onward_core::{Name, Namespace, Timestamp};
 
 use super::entry::{Secret, WebhookEntry, WebhookSecret, WebhookTarget};
 use super::format::Format;
 use super::signature;
 use crate::auth::secret_file::{SecretFile, SecretFileError};
+use crate::hex;
 
 /// Name of the file in a data directory.
 pub const WEBHOOKS_FILE: &str = "onward.webhooks.json";
-
-/// Reason why webhooks cannot be read or changed.
-#[derive(Debug, thiserror::Error)]
-pub enum WebhookFileError {
-    #[error(transparent)]
-    File(#[from] SecretFileError),
-    #[error("webhook `{name}` not found")]
-    NotFound { name: Name },
-    #[error("webhook `{name}` exists already")]
-    Exists { name: Name },
-    #[error("the secret is not usable: {why}")]
-    SecretInvalid { why: &'static str },
-}
-
-impl WebhookFileError {
-    /// Returns the row of the error table.
-    fn row(&self) -> ErrorCode {
-        match self {
-            WebhookFileError::File(SecretFileError::Unusable { .. }) => ErrorCode::WebhookFileUnusable,
-            WebhookFileError::File(SecretFileError::NotWritten { .. }) => ErrorCode::WebhookFileNotWritten,
-            WebhookFileError::NotFound { .. } => ErrorCode::WebhookNotFound,
-            WebhookFileError::Exists { .. } => ErrorCode::WebhookExists,
-            WebhookFileError::SecretInvalid { .. } => ErrorCode::WebhookSecretInvalid,
-        }
-    }
-
-    /// Returns the stable error code, which `docs/errors` describes.
-    pub fn code(&self) -> &'static str {
-        self.row().as_str()
-    }
-
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            WebhookFileError::File(error) if error.is_missing() => Some("create it with `onward webhook create`"),
-            _ => self.row().hint(),
-        }
-    }
-
-    /// Returns whether the file does not exist.
-    pub fn is_missing(&self) -> bool {
-        matches!(self, WebhookFileError::File(error) if error.is_missing())
-    }
-}
 
 /// Properties of a webhook to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,30 +25,15 @@ pub struct NewWebhook {
 }
 
 /// Reader and writer of the webhook file.
-#[derive(Debug, Clone)]
-pub struct WebhookFile {
-    pub(super) file: SecretFile<WebhookEntry>,
-}
+pub type WebhookFile = SecretFile<WebhookEntry>;
 
 impl WebhookFile {
-    pub fn at(path: impl Into<PathBuf>) -> WebhookFile {
-        WebhookFile { file: SecretFile::at(path) }
-    }
-
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    pub fn read(&self) -> Result<Vec<WebhookEntry>, WebhookFileError> {
-        Ok(self.file.read()?)
-    }
-
     /// Creates a webhook, and the file with its directory if they do not exist.
-    pub fn create(&self, wanted: NewWebhook, now: Timestamp) -> Result<WebhookEntry, WebhookFileError> {
-        self.file.change(true, |webhooks| {
+    pub fn create(&self, wanted: NewWebhook, now: Timestamp) -> Result<WebhookEntry, SecretFileError> {
+        self.change(true, |webhooks| {
             let NewWebhook { name, namespace, format, target, secret } = wanted;
             if webhooks.iter().any(|webhook| webhook.name == name) {
-                return Err(WebhookFileError::Exists { name });
+                return Err(SecretFileError::WebhookExists { name });
             }
             let secrets = vec![secret_for(&format, secret, now)?];
             let entry = WebhookEntry { name, namespace, format, target, secrets, created_at: now };
@@ -107,8 +49,8 @@ impl WebhookFile {
         secret: Option<Secret>,
         overlap: Duration,
         now: Timestamp,
-    ) -> Result<WebhookEntry, WebhookFileError> {
-        self.file.change(false, |webhooks| {
+    ) -> Result<WebhookEntry, SecretFileError> {
+        self.change(false, |webhooks| {
             let webhook = find(webhooks, name)?;
             let made = secret_for(&webhook.format, secret, now)?;
             let end = now.after(overlap);
@@ -121,8 +63,8 @@ impl WebhookFile {
         })
     }
 
-    pub fn delete(&self, name: &Name) -> Result<(), WebhookFileError> {
-        self.file.change(false, |webhooks| {
+    pub fn delete(&self, name: &Name) -> Result<(), SecretFileError> {
+        self.change(false, |webhooks| {
             find(webhooks, name)?;
             webhooks.retain(|webhook| webhook.name != *name);
             Ok(())
@@ -130,18 +72,22 @@ impl WebhookFile {
     }
 }
 
-fn find<'a>(webhooks: &'a mut [WebhookEntry], name: &Name) -> Result<&'a mut WebhookEntry, WebhookFileError> {
-    webhooks.iter_mut().find(|webhook| webhook.name == *name).ok_or_else(|| WebhookFileError::NotFound { name: name.clone() })
+fn find<'a>(webhooks: &'a mut [WebhookEntry], name: &Name) -> Result<&'a mut WebhookEntry, SecretFileError> {
+    webhooks
+        .iter_mut()
+        .find(|webhook| webhook.name == *name)
+        .ok_or_else(|| SecretFileError::WebhookNotFound { name: name.clone() })
 }
 
 /// Minimum length of a sender's secret in bytes; shorter ones can be guessed.
 const SECRET_BYTES_MIN: usize = 16;
 
-fn secret_for(format: &Format, given: Option<Secret>, now: Timestamp) -> Result<WebhookSecret, WebhookFileError> {
+fn secret_for(format: &Format, given: Option<Secret>, now: Timestamp) -> Result<WebhookSecret, SecretFileError> {
     let secret = given.unwrap_or_else(|| new_secret(format));
-    let key = signature::key_of(format, &secret).ok_or(WebhookFileError::SecretInvalid { why: "it is not valid base64" })?;
+    let key =
+        signature::key_of(format, &secret).ok_or(SecretFileError::WebhookSecretInvalid { why: "it is not valid base64" })?;
     if key.len() < SECRET_BYTES_MIN {
-        return Err(WebhookFileError::SecretInvalid { why: "it is shorter than 16 bytes" });
+        return Err(SecretFileError::WebhookSecretInvalid { why: "it is shorter than 16 bytes" });
     }
     Ok(WebhookSecret { secret, created_at: now, expires_at: None })
 }
@@ -155,7 +101,7 @@ fn new_secret(format: &Format) -> Secret {
         Format::Standard => {
             Secret::new(format!("{}{}", signature::WHSEC, base64::engine::general_purpose::STANDARD.encode(bits)))
         }
-        Format::Custom(_) => Secret::new(bits.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        Format::Custom(_) => Secret::new(hex::encode(&bits)),
     }
 }
 

@@ -48,8 +48,6 @@ pub enum TimestampAt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdAt {
-    /// A header, in files of older versions. No signature covers it, so it is treated like [`IdAt::Body`] (HK3).
-    Header(String),
     Pointer(Pointer),
     /// No signed id: the hash of the body is the id.
     Body,

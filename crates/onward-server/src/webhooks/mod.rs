@@ -25,14 +25,13 @@ use axum::response::Response;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::auth::secret_file::{FileState, FollowedFile};
+use crate::auth::secret_file::{FileState, FollowedFile, SecretFileError};
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{Request, Rules};
-use crate::serve::RequestTrust;
 use crate::trace::Trace;
 
 pub use entry::{Named, Pointer, Secret, WebhookEntry, WebhookSecret, WebhookTarget};
-pub use file::{NewWebhook, WEBHOOKS_FILE, WebhookFile, WebhookFileError};
+pub use file::{NewWebhook, WEBHOOKS_FILE, WebhookFile};
 pub use format::{Custom, Encoding, Format, IdAt, TimestampAt};
 
 /// Webhooks of one server.
@@ -44,8 +43,8 @@ pub struct Webhooks {
 
 impl Webhooks {
     /// Opens the webhook file, which may be missing: then there are no webhooks. Fails if it exists and is not usable.
-    pub fn open(path: &Path, trace: Trace) -> Result<Webhooks, WebhookFileError> {
-        let webhooks = FollowedFile::open(WebhookFile::at(path).file, true, true, trace)?;
+    pub fn open(path: &Path, trace: Trace) -> Result<Webhooks, SecretFileError> {
+        let webhooks = FollowedFile::open(WebhookFile::at(path), true, true, trace)?;
         Ok(Webhooks { webhooks, decoy: decoy() })
     }
 
@@ -83,6 +82,6 @@ pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     let now = request.server.runtime().clock().now();
     let signed = signature::Signed { headers: &request.headers, body: &body };
     let id = signature::verify(&webhook, &signed, now).ok_or(RequestError::WebhookRefused)?; // HK1
-    request.trust.iter().for_each(RequestTrust::believe);
+    request.trust.iter().for_each(|trust| trust.set_authenticated(true));
     deliver::deliver(&request.server, &webhook, &id, &body).await
 }

@@ -10,10 +10,11 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use onward_core::{Name, Timestamp};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 use super::entry::{Secret, WebhookEntry};
 use super::format::{Custom, Encoding, Format, IdAt, TimestampAt};
+use crate::hex;
 
 /// Maximum difference between the timestamp of a signature and the server's clock, in both directions (S31).
 pub const WINDOW: Duration = Duration::from_secs(300);
@@ -68,7 +69,7 @@ fn id_of(format: &Format, request: &Signed<'_>) -> Option<String> {
     };
     match at {
         IdAt::Pointer(pointer) => text_at(&serde_json::from_slice(request.body).ok()?, pointer.as_str()),
-        IdAt::Header(_) | IdAt::Body => Some(Sha256::digest(request.body).iter().map(|byte| format!("{byte:02x}")).collect()),
+        IdAt::Body => Some(hex::sha256(request.body)),
     }
 }
 
@@ -93,7 +94,7 @@ fn custom_parts(custom: &Custom, request: &Signed<'_>) -> Option<Parts> {
     let header = one(request.headers, &custom.signature_header)?;
     let fields = || header.split(',').map(str::trim);
     let decode = |text: &str| match custom.encoding {
-        Encoding::Hex => hex(text),
+        Encoding::Hex => hex::decode(text),
         Encoding::Base64 => STANDARD.decode(text).ok(),
     };
     let signatures = fields().filter_map(|field| decode(field.strip_prefix(custom.prefix.as_str())?)).collect();
@@ -133,13 +134,6 @@ fn time(seconds: &str) -> Option<Timestamp> {
     let digits = !seconds.is_empty() && seconds.len() <= 12 && seconds.bytes().all(|byte| byte.is_ascii_digit());
     let seconds: u64 = seconds.parse().ok().filter(|_| digits)?;
     Some(Timestamp(seconds * 1_000))
-}
-
-fn hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
 /// Returns the bytes of the HMAC key; `None` if the secret does not fit the format.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_core::{Namespace, RunHead, RunKey, WorkerId};
+use onward_core::{RunHead, RunKey, WorkerId};
 use onward_runtime::{DriveInput, NotResumed, Resumed, RuntimeError};
 use onward_store::{Appended, ClaimedOne, StoreError};
 use onward_wire::worker::{Hello, ServerFrame};
@@ -10,9 +10,9 @@ use onward_wire::worker::{Hello, ServerFrame};
 use super::session::Session;
 use super::{SessionKey, Sessions};
 use crate::Problem;
-use crate::auth::{Caller, Pass};
 use crate::http::problem::RequestError;
 use crate::server::Server;
+use crate::verbs::Principal;
 
 /// Result of a claim.
 pub(crate) struct ClaimResult {
@@ -35,25 +35,23 @@ pub(crate) enum ClaimPurpose {
 
 impl Sessions {
     /// Returns the session of a worker that has a connection and belongs to the caller (Q9).
-    pub fn connected(&self, namespace: &Namespace, worker: &WorkerId, caller: &Caller) -> Result<Arc<Session>, RequestError> {
-        let session = self.find(&SessionKey::new(namespace, worker, caller)).filter(|session| session.is_served());
+    pub fn connected(&self, by: &Principal, worker: &WorkerId) -> Result<Arc<Session>, RequestError> {
+        let session = self.find(&SessionKey::new(by, worker)).filter(|session| session.is_served());
         session.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })
     }
-}
 
-impl Sessions {
     /// Creates a worker session for one run and claims the run for it. If there is nothing to do or another worker holds the run,
     /// the session ends; otherwise returns the first frames of its connection.
     pub async fn drive_polled(
         &self,
         server: &Server,
-        (pass, caller): (Option<&Pass>, &Caller),
+        by: &Principal,
         worker: WorkerId,
         run: &RunKey,
         (asked, delivery): (ClaimPurpose, DriveInput),
     ) -> Result<(ClaimResult, Vec<ServerFrame>), Problem> {
-        let key = SessionKey::new(&run.namespace, &worker, caller);
-        let connection = self.open_polled(server, (pass, caller), &run.namespace, hello(worker))?;
+        let key = SessionKey::new(by, &worker);
+        let connection = self.open_polled(server, by, hello(worker))?;
         let driven = match self.find(&key) {
             Some(session) => session.take_up(run, asked, delivery).await,
             None => Err(RuntimeError::from(StoreError::Unavailable { why: "the server is closing".to_owned() })),
@@ -90,38 +88,28 @@ fn hello(worker: WorkerId) -> Hello {
 }
 
 impl Session {
+    /// Claims a run for the worker and gives it to the worker; no credit is needed for it (Q1).
     pub async fn take_up(
         self: &Arc<Session>,
         run: &RunKey,
         asked: ClaimPurpose,
         delivery: DriveInput,
     ) -> Result<ClaimResult, RuntimeError> {
-        match asked {
-            ClaimPurpose::ToDrive => self.drive(run, delivery).await,
-            ClaimPurpose::ToResume => self.resume(run, delivery).await,
-        }
-    }
-
-    /// Gives the worker an agent that no worker holds.
-    async fn resume(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<ClaimResult, RuntimeError> {
-        let Resumed { head, appended, claimed } = self.local().resume_agent(run, delivery).await?;
-        let why = match claimed {
-            Ok(claimed) => {
-                self.give_asked(claimed).await;
-                None
+        let (head, appended, claimed, why) = match asked {
+            ClaimPurpose::ToDrive => {
+                let ClaimedOne { appended, head, claimed } = self.local().claim_run(run, delivery).await?;
+                (head, appended, claimed, None)
             }
-            Err(why) => Some(why),
+            ClaimPurpose::ToResume => {
+                let Resumed { head, appended, claimed } = self.local().resume_agent(run, delivery).await?;
+                let why = claimed.as_ref().err().copied();
+                (head, appended, claimed.ok(), why)
+            }
         };
-        Ok(ClaimResult { head, is_given: why.is_none(), appended, why })
-    }
-
-    /// Gives the worker this run, if it has something to do; no credit is needed for it (Q1).
-    async fn drive(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<ClaimResult, RuntimeError> {
-        let ClaimedOne { appended, head, claimed } = self.local().claim_run(run, delivery).await?;
         let is_given = claimed.is_some();
         if let Some(claimed) = claimed {
-            self.give_asked(claimed).await;
+            self.give_run(claimed, 0).await;
         }
-        Ok(ClaimResult { head, is_given, appended, why: None })
+        Ok(ClaimResult { head, is_given, appended, why })
     }
 }

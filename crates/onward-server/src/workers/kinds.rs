@@ -6,7 +6,7 @@ use onward_wire::worker::Hello;
 
 use super::{SessionKey, Sessions};
 use crate::Problem;
-use crate::auth::Caller;
+use crate::verbs::Principal;
 
 /// Maximum number of kinds with schemas per worker; each schema is compiled once for validation.
 const SCHEMAS_MAX: usize = 1_000;
@@ -14,23 +14,17 @@ const SCHEMAS_MAX: usize = 1_000;
 impl Sessions {
     /// Registers the schemas of a worker's kinds on its first connection only, so that a reconnect cannot overwrite the schemas
     /// of a newer worker.
-    pub async fn register(
-        &self,
-        runtime: &Runtime,
-        namespace: &Namespace,
-        caller: &Caller,
-        hello: &Hello,
-    ) -> Result<(), Problem> {
-        caller.bounds.check_hello(hello)?;
-        if self.knows(&SessionKey::new(namespace, &hello.worker, caller)) {
+    pub async fn register(&self, runtime: &Runtime, by: &Principal, hello: &Hello) -> Result<(), Problem> {
+        by.caller.bounds.check_hello(hello)?;
+        if self.find(&SessionKey::new(by, &hello.worker)).is_some() {
             return Ok(());
         }
-        let said = said(namespace, hello)?;
+        let said = said(&by.namespace, hello)?;
         if said.iter().filter(|kind| kind.says_something()).count() > SCHEMAS_MAX {
             let detail = format!("the worker has schemas for more than {SCHEMAS_MAX} kinds");
             return Err(Problem::new("schema_invalid", detail, None));
         }
-        Ok(runtime.register_kinds(namespace, said).await?)
+        Ok(runtime.register_kinds(&by.namespace, said).await?)
     }
 }
 

@@ -5,7 +5,6 @@
 //! decisions about runs, and never waits for a worker: if the queue grows too long, the connection is closed.
 
 mod drive;
-mod inbox;
 mod kinds;
 mod poll;
 mod session;
@@ -19,15 +18,15 @@ use onward_core::{Namespace, Timestamp, WorkerId};
 use onward_runtime::{Runtime, RuntimeError, WorkerInfo};
 use onward_wire::worker::Hello;
 
-pub(crate) use drive::ClaimPurpose;
+pub(crate) use drive::{ClaimPurpose, ClaimResult};
 use poll::Polled;
 pub(crate) use poll::frames;
 pub(crate) use session::Connection;
 use session::{NotServed, Session};
 
 use crate::Problem;
-use crate::auth::Caller;
 use crate::http::problem::RequestError;
+use crate::verbs::Principal;
 
 /// Sessions of one server.
 #[derive(Default)]
@@ -46,8 +45,8 @@ struct SessionKey {
 }
 
 impl SessionKey {
-    fn new(namespace: &Namespace, worker: &WorkerId, caller: &Caller) -> SessionKey {
-        SessionKey { namespace: namespace.clone(), worker: worker.clone(), credential: caller.credential.clone() }
+    fn new(by: &Principal, worker: &WorkerId) -> SessionKey {
+        SessionKey { namespace: by.namespace.clone(), worker: worker.clone(), credential: by.caller.credential.clone() }
     }
 }
 
@@ -63,13 +62,13 @@ impl Drop for Sessions {
 
 impl Sessions {
     /// Connects a worker to a new session or to its existing one.
-    pub fn greet(&self, runtime: &Runtime, namespace: &Namespace, caller: &Caller, hello: Hello) -> Result<Connection, Problem> {
+    pub fn greet(&self, runtime: &Runtime, by: &Principal, hello: Hello) -> Result<Connection, Problem> {
         if hello.protocol != onward_wire::PROTOCOL {
             return Err(RequestError::ProtocolUnsupported { theirs: hello.protocol, ours: onward_wire::PROTOCOL }.into());
         }
-        caller.bounds.check_hello(&hello)?;
+        by.caller.bounds.check_hello(&hello)?;
         loop {
-            match self.session(runtime, namespace, caller, &hello)?.connect(&hello) {
+            match self.session(runtime, by, &hello)?.connect(&hello) {
                 Ok(connection) => return Ok(connection),
                 Err(NotServed::Over) => {} // it has just ended: begin a new session
                 Err(NotServed::Overtaken) => {
@@ -79,11 +78,7 @@ impl Sessions {
         }
     }
 
-    /// Returns whether the worker has a session that is not over.
-    fn knows(&self, key: &SessionKey) -> bool {
-        self.find(key).is_some()
-    }
-
+    /// Returns the session of a worker, unless it is over.
     fn find(&self, key: &SessionKey) -> Option<Arc<Session>> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key).filter(|session| !session.is_over()).cloned()
@@ -113,14 +108,14 @@ impl Sessions {
         all.iter().map(|(key, session)| (session.local().id().clone(), key.worker.clone())).collect()
     }
 
-    fn session(&self, runtime: &Runtime, namespace: &Namespace, caller: &Caller, hello: &Hello) -> Result<Arc<Session>, Problem> {
+    fn session(&self, runtime: &Runtime, by: &Principal, hello: &Hello) -> Result<Arc<Session>, Problem> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, session| !session.is_over());
-        let key = SessionKey::new(namespace, &hello.worker, caller);
+        let key = SessionKey::new(by, &hello.worker);
         if let Some(session) = all.get(&key) {
             return Ok(session.clone());
         }
-        let session = Session::begin(runtime, namespace.clone(), caller, hello)?;
+        let session = Session::begin(runtime, by, hello)?;
         all.insert(key, session.clone());
         Ok(session)
     }

@@ -6,28 +6,19 @@
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use axum::http::StatusCode;
-use axum::response::Response;
-use onward_core::{Namespace, WorkerId};
-use onward_wire::worker::{Goodbye, Hello, ServerFrame, WorkerFrame};
-use serde::{Deserialize, Serialize};
+use onward_core::WorkerId;
+use onward_wire::worker::{Goodbye, Hello, ServerFrame, ServerFrames, WorkerFrame};
 
 use super::{Connection, SessionKey, Sessions};
-use crate::auth::{AuthRefusal, Caller, PASS_PAUSE, Pass};
-use crate::http::problem::{Problem, RequestError};
-use crate::http::request::Request;
-use crate::http::response::json;
+use crate::auth::{AuthRefusal, PASS_PAUSE, Pass};
+use crate::handlers::prelude::*;
 use crate::server::Server;
+use crate::verbs::Principal;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PollRequest {
     frames: Vec<WorkerFrame>,
-}
-
-#[derive(Serialize)]
-struct PollResponse {
-    frames: Vec<ServerFrame>,
 }
 
 /// Connection of a worker that polls, with the credential of its latest request.
@@ -41,17 +32,17 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     let wait = request.query.wait(Duration::ZERO)?;
     let brought: PollRequest = request.json().await.map_err(hint_at_protocol)?;
     let mut brought = brought.frames.into_iter().peekable();
-    let (server, sessions) = (&request.server, request.server.sessions());
+    let (server, sessions, by) = (&request.server, request.server.sessions(), request.by.clone());
     let connection = match brought.next_if(|frame| matches!(frame, WorkerFrame::Hello(_))) {
         Some(WorkerFrame::Hello(hello)) if hello.worker == worker => {
-            sessions.register(server.runtime(), &request.namespace, &request.caller, &hello).await?;
-            sessions.open_polled(server, (request.pass.as_ref(), &request.caller), &request.namespace, hello)?
+            sessions.register(server.runtime(), &by, &hello).await?;
+            sessions.open_polled(server, &by, hello)?
         }
         Some(_) => {
             let why = "hello names another worker than the path".to_owned();
             return Err(hint_at_protocol(RequestError::JsonInvalid { why }.into()));
         }
-        None => sessions.polled((request.pass.as_ref(), &request.caller), &request.namespace, &worker)?,
+        None => sessions.polled(&by, &worker)?,
     };
     brought.for_each(|frame| connection.handle(frame));
     let taken = tokio::select! {
@@ -60,12 +51,12 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
         () = server.closed() => Ok(Some(vec![ServerFrame::Goodbye(Goodbye {})])),
     };
     match taken {
-        Ok(Some(frames)) => Ok(json(StatusCode::OK, &PollResponse { frames })),
+        Ok(Some(frames)) => Ok(json(StatusCode::OK, &ServerFrames { frames })),
         Ok(None) => {
-            sessions.close_polled(&SessionKey::new(&request.namespace, &worker, &request.caller), &connection);
+            sessions.close_polled(&SessionKey::new(&by, &worker), &connection);
             Err(RequestError::HelloMissing { worker: worker.to_string() }.into())
         }
-        Err(_) => Ok(json(StatusCode::OK, &PollResponse { frames: Vec::new() })),
+        Err(_) => Ok(json(StatusCode::OK, &ServerFrames { frames: Vec::new() })),
     }
 }
 
@@ -78,36 +69,25 @@ fn hint_at_protocol(problem: Problem) -> Problem {
 }
 
 impl Sessions {
-    pub(super) fn open_polled(
-        &self,
-        server: &Server,
-        (pass, caller): (Option<&Pass>, &Caller),
-        namespace: &Namespace,
-        hello: Hello,
-    ) -> Result<Arc<Connection>, Problem> {
-        let key = SessionKey::new(namespace, &hello.worker, caller);
-        let connection = Arc::new(self.greet(server.runtime(), namespace, caller, hello)?);
+    pub(super) fn open_polled(&self, server: &Server, by: &Principal, hello: Hello) -> Result<Arc<Connection>, Problem> {
+        let key = SessionKey::new(by, &hello.worker);
+        let connection = Arc::new(self.greet(server.runtime(), by, hello)?);
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         polled.retain(|_, polled| !polled.connection.is_over());
-        let before = polled.insert(key.clone(), Polled { connection: connection.clone(), pass: pass.cloned() });
+        let before = polled.insert(key.clone(), Polled { connection: connection.clone(), pass: by.pass.clone() });
         drop(polled);
         drop(before); // dropped outside of the lock
-        if pass.is_some() {
+        if by.pass.is_some() {
             tokio::spawn(watch_pass(server.clone(), key, Arc::downgrade(&connection)));
         }
         Ok(connection)
     }
 
-    fn polled(
-        &self,
-        (pass, caller): (Option<&Pass>, &Caller),
-        namespace: &Namespace,
-        worker: &WorkerId,
-    ) -> Result<Arc<Connection>, RequestError> {
+    fn polled(&self, by: &Principal, worker: &WorkerId) -> Result<Arc<Connection>, RequestError> {
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = polled.get_mut(&SessionKey::new(namespace, worker, caller)); // Q9
+        let known = polled.get_mut(&SessionKey::new(by, worker)); // Q9
         let known = known.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })?;
-        known.pass = pass.cloned(); // its key may have been rotated
+        known.pass = by.pass.clone(); // its key may have been rotated
         Ok(known.connection.clone())
     }
 

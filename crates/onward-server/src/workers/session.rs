@@ -36,7 +36,7 @@ use tokio::task::AbortHandle;
 pub(crate) use connection::Connection;
 pub(crate) use hello::NotServed;
 
-use crate::auth::Caller;
+use crate::verbs::Principal;
 use crate::{Problem, new_id};
 use offers::{give_questions, give_runs, give_tasks};
 
@@ -120,7 +120,8 @@ enum Ending {
 }
 
 impl Session {
-    pub fn begin(runtime: &Runtime, namespace: Namespace, caller: &Caller, hello: &wire::Hello) -> Result<Arc<Session>, Problem> {
+    pub fn begin(runtime: &Runtime, by: &Principal, hello: &wire::Hello) -> Result<Arc<Session>, Problem> {
+        let (namespace, credential) = (by.namespace.clone(), by.caller.credential.clone());
         let invalid = |error: NameError| Problem::new("name_invalid", error.to_string(), None);
         let version = |version: &String| -> Result<Option<Name>, Problem> {
             if version.is_empty() { Ok(None) } else { Name::new(version).map(Some).map_err(invalid) }
@@ -131,7 +132,7 @@ impl Session {
         }
         let id = new_id::random_u64() >> 11; // JSON numbers have 53 bits in many parsers
         let profile = WorkerProfile {
-            id: known_as(&namespace, &hello.worker, caller.credential.as_deref(), id),
+            id: known_as(&namespace, &hello.worker, credential.as_deref(), id),
             namespace: namespace.clone(),
             knows: Arc::new(knows),
             current: Arc::new(hello.kinds.iter().filter_map(|kind| Some((kind.kind.clone(), kind.current.clone()?))).collect()),
@@ -146,7 +147,7 @@ impl Session {
             local: runtime.join_worker(profile),
             tokio: tokio::runtime::Handle::current(),
             namespace,
-            credential: caller.credential.clone(),
+            credential,
             state: Mutex::default(),
             outgoing: Notify::new(),
             credit_came: Notify::new(),

@@ -15,6 +15,11 @@ use onward_wire::worker::*;
 use super::session::{is_same_owner, known_as};
 use super::{Connection, Sessions};
 use crate::auth::Caller;
+use crate::verbs::Principal;
+
+fn by(of: &str) -> Principal {
+    Principal { namespace: namespace(of), caller: Caller::default(), pass: None }
+}
 
 fn namespace(name: &str) -> Namespace {
     Namespace::new(name).expect("a constant name")
@@ -67,7 +72,7 @@ impl SessionFixture {
     }
 
     fn greet(&self, of: &str, runs: Vec<HeldRun>) -> Connection {
-        self.sessions.greet(&self.runtime, &namespace(of), &Caller::default(), hello(runs)).expect("a worker is taken in")
+        self.sessions.greet(&self.runtime, &by(of), hello(runs)).expect("a worker is taken in")
     }
 
     fn store(&self) -> &dyn Store {
@@ -207,7 +212,7 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
     let held = HeldTask { task: given.id, claim: given.claim };
     let greet = |connection: u64, tasks: Vec<HeldTask>| {
         let hello = Hello { connection, tasks, ..hello(Vec::new()) };
-        fixture.sessions.greet(&fixture.runtime, &namespace("ours"), &Caller::default(), hello).expect("a worker is taken in")
+        fixture.sessions.greet(&fixture.runtime, &by("ours"), hello).expect("a worker is taken in")
     };
     // Nothing runs between the two: the task of the first hello is adopted after the second.
     let _connections = [greet(1, vec![held]), greet(2, Vec::new())];

@@ -143,7 +143,7 @@ async fn what_concerns_all_namespaces_needs_a_key_for_all_of_them() {
     locked.until(&tenant, 200).await;
     let mut wide = Vec::new();
     for route in ROUTES.iter().filter(|route| route.scope.is_some()) {
-        let (method, path) = (route.verb.method().to_string(), route.path.replace("{id}", "a~0~0"));
+        let (method, path) = (route.method.to_string(), route.path.replace("{id}", "a~0~0"));
         let reply = locked.send(&tenant, &method, &path, "").await;
         if reply.status == 403 {
             reply.problem(403, "not_allowed");
@@ -164,7 +164,7 @@ async fn every_route_and_method_wants_its_own_scope() {
     let keys = Scope::ALL.map(|scope| (scope, locked.make("one", "*", &[scope])));
     locked.until(&keys[0].1, 200).await;
     for route in ROUTES {
-        let (method, path) = (route.verb.method().to_string(), route.path.replace("{id}", "a~0~0"));
+        let (method, path) = (route.method.to_string(), route.path.replace("{id}", "a~0~0"));
         let bare = locked.site.send(&method, &path, "", "").await;
         if route.path.starts_with("/v1/webhooks/") {
             bare.problem(401, "webhook_refused"); // the signature is the credential
@@ -326,7 +326,7 @@ async fn the_same_ids_in_two_namespaces_are_two_worlds() {
     assert!(!page.body.contains("only-a") && !page.body.contains("of a"), "{}", page.body);
     // For a foreign key, everything with an id is not found, whether it exists or not; everything else is not allowed.
     for route in ROUTES.iter().filter(|route| route.scope.is_some() && route.path.starts_with("/v1/")) {
-        let method = route.verb.method().to_string();
+        let method = route.method.to_string();
         let ask = async |key: &ApiKey, id: &str| {
             let id = if route.path.starts_with("/v1/runs") { id.to_owned() } else { format!("{id}~0~0") };
             let reply = locked.send_in("a", key, &method, &route.path.replace("{id}", &id), "").await;

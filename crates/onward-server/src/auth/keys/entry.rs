@@ -11,6 +11,7 @@ use sha2::Digest as _;
 use crate::auth::Scope;
 use crate::auth::bounds::Bounds;
 use crate::auth::secret_file::SecretEntry;
+use crate::hex;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,7 +121,7 @@ impl Digest {
 
 impl From<Digest> for String {
     fn from(digest: Digest) -> String {
-        digest.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(&digest.0)
     }
 }
 
@@ -128,15 +129,8 @@ impl TryFrom<String> for Digest {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Digest, &'static str> {
-        const WRONG: &str = "a SHA-256 has 64 hexadecimal digits";
-        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(WRONG);
-        }
-        let mut digest = [0; 32];
-        for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
-            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| WRONG)?;
-        }
-        Ok(Digest(digest))
+        let bytes = hex::decode(&text).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Digest).ok_or("a SHA-256 has 64 hexadecimal digits")
     }
 }
 

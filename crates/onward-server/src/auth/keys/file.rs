@@ -1,11 +1,10 @@
 //! The key file: read and replaced as a whole, by one writer at a time (G5).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onward_core::budget::Budget;
-use onward_core::{ErrorCode, Name, Timestamp};
+use onward_core::{Name, Timestamp};
 use onward_wire::ApiKey;
 
 use super::entry::{Digest, KeyEntry, Reach};
@@ -16,46 +15,6 @@ use crate::auth::secret_file::{SecretFile, SecretFileError};
 
 /// Name of the file in a data directory.
 pub const KEYS_FILE: &str = "onward.keys.json";
-
-/// Reason why keys cannot be read or changed.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyFileError {
-    #[error(transparent)]
-    File(#[from] SecretFileError),
-    #[error("key {id} not found")]
-    NotFound { id: String },
-    #[error("the key {id} is {state}")]
-    Ended { id: String, state: &'static str },
-}
-
-impl KeyFileError {
-    /// Returns the row of the error table.
-    fn row(&self) -> ErrorCode {
-        match self {
-            KeyFileError::File(SecretFileError::Unusable { .. }) => ErrorCode::KeyFileUnusable,
-            KeyFileError::File(SecretFileError::NotWritten { .. }) => ErrorCode::KeyFileNotWritten,
-            KeyFileError::NotFound { .. } => ErrorCode::KeyNotFound,
-            KeyFileError::Ended { .. } => ErrorCode::KeyEnded,
-        }
-    }
-
-    /// Returns the stable error code, which `docs/errors` describes.
-    pub fn code(&self) -> &'static str {
-        self.row().as_str()
-    }
-
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            KeyFileError::File(error) if error.is_missing() => Some("create it with `onward key create`"),
-            _ => self.row().hint(),
-        }
-    }
-
-    /// Returns whether the file does not exist.
-    pub fn is_missing(&self) -> bool {
-        matches!(self, KeyFileError::File(error) if error.is_missing())
-    }
-}
 
 /// Properties of a key to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,37 +38,17 @@ pub struct CreatedKey {
 }
 
 /// Reader and writer of the key file.
-#[derive(Debug, Clone)]
-pub struct KeyFile {
-    pub(super) file: SecretFile<KeyEntry>,
-}
+pub type KeyFile = SecretFile<KeyEntry>;
 
 impl KeyFile {
-    pub fn at(path: impl Into<PathBuf>) -> KeyFile {
-        KeyFile { file: SecretFile::at(path) }
-    }
-
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// Returns the path with `suffix` appended to its name.
-    pub(super) fn beside(&self, suffix: &str) -> PathBuf {
-        self.file.beside(suffix)
-    }
-
-    pub fn read(&self) -> Result<Vec<KeyEntry>, KeyFileError> {
-        Ok(self.file.read()?)
-    }
-
     /// Returns when each key was last used, to the minute.
     pub fn last_used(&self) -> BTreeMap<String, Timestamp> {
         used::read(self)
     }
 
     /// Creates a key, and the file with its directory if they do not exist.
-    pub fn create(&self, wanted: NewKey, now: Timestamp) -> Result<CreatedKey, KeyFileError> {
-        self.file.change(true, |entries| {
+    pub fn create(&self, wanted: NewKey, now: Timestamp) -> Result<CreatedKey, SecretFileError> {
+        self.change(true, |entries| {
             let made = make(wanted, now);
             entries.push(made.entry.clone());
             Ok(made)
@@ -117,8 +56,8 @@ impl KeyFile {
     }
 
     /// Revokes a key. A key that is revoked already keeps its time of revocation.
-    pub fn revoke(&self, id: &str, now: Timestamp) -> Result<KeyEntry, KeyFileError> {
-        self.file.change(false, |entries| {
+    pub fn revoke(&self, id: &str, now: Timestamp) -> Result<KeyEntry, SecretFileError> {
+        self.change(false, |entries| {
             let entry = find(entries, id)?;
             entry.revoked_at.get_or_insert(now);
             Ok(entry.clone())
@@ -126,11 +65,11 @@ impl KeyFile {
     }
 
     /// Creates a key with the same properties and lets the old one expire after `overlap`. Returns both.
-    pub fn rotate(&self, id: &str, overlap: Duration, now: Timestamp) -> Result<(CreatedKey, KeyEntry), KeyFileError> {
-        self.file.change(false, |entries| {
+    pub fn rotate(&self, id: &str, overlap: Duration, now: Timestamp) -> Result<(CreatedKey, KeyEntry), SecretFileError> {
+        self.change(false, |entries| {
             let old = find(entries, id)?;
             if !old.is_usable(now) {
-                return Err(KeyFileError::Ended { id: id.to_owned(), state: old.state(now) });
+                return Err(SecretFileError::KeyEnded { id: id.to_owned(), state: old.state(now) });
             }
             let mut made = make(
                 NewKey {
@@ -153,8 +92,8 @@ impl KeyFile {
     }
 }
 
-fn find<'a>(entries: &'a mut [KeyEntry], id: &str) -> Result<&'a mut KeyEntry, KeyFileError> {
-    entries.iter_mut().find(|entry| entry.id == id).ok_or_else(|| KeyFileError::NotFound { id: id.to_owned() })
+fn find<'a>(entries: &'a mut [KeyEntry], id: &str) -> Result<&'a mut KeyEntry, SecretFileError> {
+    entries.iter_mut().find(|entry| entry.id == id).ok_or_else(|| SecretFileError::KeyNotFound { id: id.to_owned() })
 }
 
 fn make(wanted: NewKey, now: Timestamp) -> CreatedKey {

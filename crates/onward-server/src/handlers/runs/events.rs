@@ -1,21 +1,14 @@
 //! `GET /v1/runs/{id}/events`: a page of the log, or attach.
 
+use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use onward_core::{Index, RunKey};
 use onward_runtime::Runtime;
-use serde_json::value::RawValue;
 
 use crate::handlers::attach::{self, Attach, Reading, Until};
+use crate::handlers::prelude::*;
 use crate::http::documents::{EventPage, LogPosition};
 use crate::http::log_page;
-use crate::http::problem::{Problem, RequestError};
-use crate::http::request::Request;
-use crate::http::response::json;
-
-const LIMIT_DEFAULT: usize = 100;
-const LIMIT_MAX: usize = 1_000;
 
 pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
@@ -23,24 +16,21 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
     let generation: Option<u32> = request.query.number("generation")?;
     let until = until(&request)?;
     if wants_stream(&request.headers) {
-        if request.query.get("limit").is_some() {
-            let why = "`limit` is for pages, not for text/event-stream".to_owned();
-            return Err(RequestError::QueryInvalid { why }.into());
-        }
+        no_limit(&request)?;
         let resumed = last_event_id(&request.headers)?;
         if let Some(at) = resumed {
             expect_generation(request.server.runtime(), &key, at).await?;
         }
         let (generation, from) = resumed.map_or((generation, from), |at| (Some(at.generation), at.from));
         let until = until.unwrap_or(Until::End);
-        let attach = Attach { key, generation, from, until, reading: Reading::Log, pass: request.pass };
+        let attach = Attach { key, generation, from, until, reading: Reading::Log, pass: request.by.pass };
         return attach::attach(&request.server, attach).await;
     }
     if until.is_some() {
         let why = "`until` needs `Accept: text/event-stream`".to_owned();
         return Err(RequestError::QueryInvalid { why }.into());
     }
-    let limit = request.query.limit(LIMIT_DEFAULT, LIMIT_MAX)?;
+    let limit = request.query.limit()?;
     let runtime = request.server.runtime();
     let generation = match generation {
         Some(generation) => generation,
@@ -63,6 +53,14 @@ fn until(request: &Request) -> Result<Option<Until>, RequestError> {
 pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     accepted.map(|kind| kind.split(';').next().unwrap_or_default().trim()).any(|kind| kind == "text/event-stream")
+}
+
+/// Fails if the request has a page size, which an attached reader cannot have.
+pub(crate) fn no_limit(request: &Request) -> Result<(), RequestError> {
+    match request.query.get("limit") {
+        None => Ok(()),
+        Some(_) => Err(RequestError::QueryInvalid { why: "`limit` is for pages, not for text/event-stream".to_owned() }),
+    }
 }
 
 /// Fails if the run has no such generation: an error in the header, not a missing run.

@@ -1,38 +1,39 @@
-//! `GET /v1/runs`.
+//! Reading runs: one, lists of them, counts by version, deleted ones, and what they spent.
 
-use axum::http::StatusCode;
-use axum::response::Response;
-use onward_core::api::{ChildrenQuery, NamespaceRequest, RunList, RunQuery, verb};
-use onward_core::{AttributeMatch, Name, NameError, Status};
-use onward_store::PAGE_DEFAULT;
+use onward_core::api::{Blocker, ChildrenQuery, DeletedQuery, DeletedReply, RunList, RunQuery, verb};
+use onward_core::ledger::{SpendBy, SpendQuery};
+use onward_core::{AttributeMatch, Name, NameError, RunId, RunKey, Status};
+use onward_runtime::Runtime;
 
-use crate::http::documents::{Partly, Run, Runs};
-use crate::http::limits::LIMIT_MAX;
-use crate::http::problem::{Problem, RequestError};
-use crate::http::request::Request;
-use crate::http::response::json;
+use crate::handlers::prelude::*;
+use crate::http::documents::{DeletedRuns, Partly, Run, Runs, Spend, View};
 
-const STATUSES: [Status; 8] = [
-    Status::Pending,
-    Status::Running,
-    Status::Waiting,
-    Status::Paused,
-    Status::Completed,
-    Status::Failed,
-    Status::Canceled,
-    Status::Terminated,
-];
+/// Handles `GET /v1/runs/{id}`.
+pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
+    let (runtime, key) = (request.server.runtime(), request.key()?);
+    let view = runtime.read_run(&key).await?;
+    let blocked_on = blocked_on(runtime, &key).await?;
+    let why_pending = runtime.why_pending_anywhere(&view.head).await;
+    Ok(json(StatusCode::OK, &View::from(&view).with(&blocked_on, why_pending)))
+}
 
+/// Returns what the tasks of a run are blocked on; nothing if the run was deleted meanwhile.
+pub(crate) async fn blocked_on(runtime: &Runtime, key: &RunKey) -> Result<Vec<Blocker>, Problem> {
+    match runtime.blocked_on(key).await {
+        Err(error) if error.code() == "run_not_found" => Ok(Vec::new()), // deleted meanwhile
+        found => Ok(found?),
+    }
+}
+
+/// Handles `GET /v1/runs`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let query = RunQuery {
-        limit: request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?,
+        limit: request.query.limit()?,
         cursor: request.query.get("cursor").map(str::to_owned),
         partly: true,
         ..filter(&request)?
     };
-    let RunList { runs, next, missing } = request.execute::<verb::ListRuns>(query).await?;
-    let runs = Runs { runs: runs.iter().map(Run::from).collect(), next: next.as_deref() };
-    Ok(json(StatusCode::OK, &Partly::new(runs, missing)))
+    Ok(page(request.execute::<verb::ListRuns>(query).await?))
 }
 
 /// Handles `GET /v1/runs/{id}/children`.
@@ -40,13 +41,16 @@ pub(crate) async fn children(request: Request) -> Result<Response, Problem> {
     let query = ChildrenQuery {
         run: request.key()?,
         statuses: request.query.all("status").map(status).collect::<Result<_, _>>()?,
-        limit: request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?,
+        limit: request.query.limit()?,
         cursor: request.query.get("cursor").map(str::to_owned),
         partly: true,
     };
-    let RunList { runs, next, missing } = request.execute::<verb::ListChildren>(query).await?;
+    Ok(page(request.execute::<verb::ListChildren>(query).await?))
+}
+
+fn page(RunList { runs, next, missing }: RunList) -> Response {
     let runs = Runs { runs: runs.iter().map(Run::from).collect(), next: next.as_deref() };
-    Ok(json(StatusCode::OK, &Partly::new(runs, missing)))
+    json(StatusCode::OK, &Partly::new(runs, missing))
 }
 
 /// Returns the filter of a query.
@@ -55,7 +59,7 @@ pub(crate) fn filter(request: &Request) -> Result<RunQuery, Problem> {
     let version = |text: &str| (!text.is_empty()).then(|| Name::new(text)).transpose();
     let attributes = query.with_prefix("attr.").map(|(name, text)| Ok(AttributeMatch::typed(Name::new(name)?, text)));
     Ok(RunQuery {
-        namespace: request.namespace.clone(),
+        namespace: request.by.namespace.clone(),
         kind: query.get("kind").map(Name::new).transpose()?,
         versions: query.all("version").map(version).collect::<Result<_, _>>()?,
         statuses: query.all("status").map(status).collect::<Result<_, _>>()?,
@@ -68,13 +72,50 @@ pub(crate) fn filter(request: &Request) -> Result<RunQuery, Problem> {
 
 /// Handles `GET /v1/versions`.
 pub(crate) async fn versions(request: Request) -> Result<Response, Problem> {
-    let reply = request.execute::<verb::ListVersions>(NamespaceRequest { namespace: request.namespace.clone() }).await?;
+    let reply = request.execute::<verb::ListVersions>(request.by.namespace.clone().into()).await?;
     Ok(json(StatusCode::OK, &reply))
 }
 
 pub(crate) fn status(text: &str) -> Result<Status, RequestError> {
-    STATUSES.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
-        let known: Vec<&str> = STATUSES.iter().map(|status| status.as_str()).collect();
+    Status::ALL.iter().copied().find(|status| status.as_str() == text).ok_or_else(|| {
+        let known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
         RequestError::QueryInvalid { why: format!("`status` must be one of {}", known.join(", ")) }
+    })
+}
+
+/// Handles `GET /v1/deleted`.
+pub(crate) async fn deleted(request: Request) -> Result<Response, Problem> {
+    let (namespace, run) = (request.by.namespace.clone(), run_of(&request)?);
+    let limit = request.query.limit()?;
+    let query = DeletedQuery { namespace, run, limit, partly: true };
+    let DeletedReply { runs, missing } = request.execute::<verb::ListDeleted>(query).await?;
+    Ok(json(StatusCode::OK, &Partly::new(DeletedRuns::from(&*runs), missing)))
+}
+
+/// Returns the run that the query names.
+pub(crate) fn run_of(request: &Request) -> Result<Option<RunKey>, Problem> {
+    let run = request.query.get("run").map(RunId::new).transpose()?;
+    Ok(run.map(|id| RunKey::new(request.by.namespace.clone(), id)))
+}
+
+/// Handles `GET /v1/spend`.
+pub(crate) async fn spend(request: Request) -> Result<Response, Problem> {
+    let query = SpendQuery {
+        namespace: request.by.namespace.clone(),
+        by: request.query.get("by").map_or(Ok(SpendBy::Model), by)?,
+        from: request.query.time("from")?,
+        until: request.query.time("to")?,
+        tree: request.query.get("tree").map(RunId::new).transpose()?,
+        limit: request.query.limit()?,
+    };
+    let (by, limit) = (query.by, query.limit);
+    let rows = request.execute::<verb::ReadSpend>(query).await?.rows;
+    Ok(json(StatusCode::OK, &Spend::new(by, &rows, limit)))
+}
+
+fn by(text: &str) -> Result<SpendBy, RequestError> {
+    SpendBy::from_word(text).ok_or_else(|| {
+        let known: Vec<&str> = SpendBy::ALL.iter().map(|by| by.as_str()).collect();
+        RequestError::QueryInvalid { why: format!("`by` must be one of {}", known.join(", ")) }
     })
 }

@@ -1,23 +1,22 @@
-//! `POST /v1/runs`.
+//! Starting runs, and requests to their code: signals, updates, queries, results.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use axum::http::HeaderValue;
 use axum::http::header::LOCATION;
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
-use onward_core::api::{StartRequest, verb};
+use onward_core::api::{AskRequest, Signal, SignalRequest, StartRequest, verb};
 use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::{Name, RunId, RunKey};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use onward_runtime::RuntimeError;
 
-use super::signal::SignalBody;
-use crate::handlers::attributes::{GivenValue, attributes};
-use crate::http::documents::{Receipt, Run, StartedRun};
-use crate::http::problem::Problem;
-use crate::http::request::{Request, payload};
-use crate::http::response::json;
+use crate::handlers::attributes::{PlainValue, attributes};
+use crate::handlers::prelude::*;
+use crate::http::documents::{Outcome, Receipt, Run, RunResult, StartedRun, UpdateAnswer};
 use crate::new_id;
+
+/// Default time to wait for the result of an update or a query.
+const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,15 +27,16 @@ struct StartBody {
     version: Option<String>,
     signal: Option<SignalBody>,
     #[serde(default)]
-    attributes: BTreeMap<String, GivenValue>,
+    attributes: BTreeMap<String, PlainValue>,
     budget: Option<WrittenBudget>,
 }
 
+/// Handles `POST /v1/runs`.
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let body: StartBody = request.json().await?;
     let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(request.server.runtime().clock().now())))?;
     let start = StartRequest {
-        run: RunKey::new(request.namespace.clone(), id),
+        run: RunKey::new(request.by.namespace.clone(), id),
         kind: Name::new(body.kind)?,
         version: body.version.map(Name::new).transpose()?,
         input: payload(body.input),
@@ -58,4 +58,100 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         response.headers_mut().insert(LOCATION, location);
     }
     Ok(response)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SignalBody {
+    name: String,
+    payload: Option<Box<RawValue>>,
+    signal_id: Option<String>,
+}
+
+impl SignalBody {
+    pub fn read(self) -> Result<Signal, Problem> {
+        Ok(Signal { name: Name::new(self.name)?, payload: payload(self.payload), signal_id: self.signal_id })
+    }
+}
+
+/// Handles `POST /v1/runs/{id}/signals`.
+pub(crate) async fn signal(mut request: Request) -> Result<Response, Problem> {
+    let run = request.key()?;
+    let signal = request.json::<SignalBody>().await?.read()?;
+    let appended = request.execute::<verb::SignalRun>(SignalRequest { run: run.clone(), signal }).await?;
+    Ok(json(StatusCode::ACCEPTED, &Receipt::new(&run.id, &appended)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpdateBody {
+    name: String,
+    payload: Option<Box<RawValue>>,
+    update_id: Option<String>,
+}
+
+/// Handles `POST /v1/runs/{id}/updates`. Responds after the update is recorded, with its result if it comes in time.
+pub(crate) async fn update(mut request: Request) -> Result<Response, Problem> {
+    let key = request.key()?;
+    let wait = request.query.wait(WAIT_DEFAULT)?;
+    let body: UpdateBody = request.json().await?;
+    let (name, payload) = (Name::new(body.name)?, payload(body.payload));
+    let update_id = body.update_id.unwrap_or_else(new_id::update_id);
+    let mut sent = request.server.runtime().send_update(&key, &update_id, name, payload).await?;
+    let outcome = tokio::select! {
+        biased;
+        answer = sent.answer() => Some(answer?),
+        () = tokio::time::sleep(wait) => None,
+        () = request.server.closed() => None,
+    };
+    let status = if outcome.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let outcome = outcome.as_ref().map(Outcome::from);
+    Ok(json(status, &UpdateAnswer { run: &key.id, update_id: &update_id, outcome }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueryBody {
+    name: String,
+    input: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct QueryAnswer<'a> {
+    run: &'a RunId,
+    outcome: Outcome<'a>,
+}
+
+/// Handles `POST /v1/runs/{id}/queries`. Nothing is recorded, so a query that timed out can be repeated.
+pub(crate) async fn query(mut request: Request) -> Result<Response, Problem> {
+    let key = request.key()?;
+    let wait = request.query.wait(WAIT_DEFAULT)?;
+    let body: QueryBody = request.json().await?;
+    let name = Name::new(body.name)?;
+    let (run, payload, update_id) = (key.clone(), payload(body.input), String::new());
+    let asked = request.execute::<verb::QueryRun>(AskRequest { run, name: name.clone(), payload, update_id });
+    let unanswered = || RuntimeError::Unanswered { key: key.clone(), name: name.clone() };
+    let answered = tokio::time::timeout(wait, asked).await.map_err(|_| unanswered())??;
+    let unknown = || RequestError::UnknownQuery { run: key.id.to_string(), name: name.to_string() };
+    let outcome = answered.answer.ok_or_else(unknown)?;
+    Ok(json(StatusCode::OK, &QueryAnswer { run: &key.id, outcome: Outcome::from(&outcome) }))
+}
+
+/// Handles `GET /v1/runs/{id}/result`.
+pub(crate) async fn result(request: Request) -> Result<Response, Problem> {
+    let key = request.key()?;
+    let wait = request.query.wait(Duration::ZERO)?;
+    let runtime = request.server.runtime();
+    let outcome = match runtime.read_outcome(&key).await? {
+        Some(outcome) => Some(outcome),
+        None => tokio::select! {
+            outcome = runtime.wait_for_outcome(&key) => Some(outcome?),
+            () = tokio::time::sleep(wait) => None,
+            () = request.server.closed() => None,
+        },
+    };
+    let status = if outcome.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let head = runtime.read_head(&key).await?;
+    let outcome = outcome.as_ref().map(Outcome::from);
+    Ok(json(status, &RunResult { id: &key.id, status: head.status.as_str(), outcome }))
 }

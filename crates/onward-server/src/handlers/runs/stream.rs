@@ -1,22 +1,18 @@
 //! `GET /v1/runs/{id}/stream`: the stream of a run, as pages or as server-sent events.
 
-mod frame;
-
 use std::time::Duration;
 
-use axum::http::StatusCode;
-use axum::response::Response;
-use onward_core::RunKey;
-use onward_runtime::StreamPage;
-use serde::Serialize;
-use serde_json::value::RawValue;
+use onward_core::api::{StreamPage, StreamRequest, verb};
+use onward_core::stream::{Spoken, StreamFrame, StreamSaid};
+use onward_core::{CallId, RunKey};
+use onward_runtime::CallRef;
+use serde_json::value::to_raw_value;
+use serde_json::{Map, Value, json as json_value};
 
 use super::events::wants_stream;
-use crate::auth::{self, Pass};
-use crate::http::problem::{Problem, RequestError};
-use crate::http::request::Request;
-use crate::http::response::json;
-use crate::http::sse::{self, NOTHING_NEW, Over, Sink, event};
+use crate::auth::Pass;
+use crate::handlers::prelude::*;
+use crate::http::sse::{self, NOTHING_NEW, Over, Sink, StreamError};
 use crate::server::Server;
 
 /// Size at which text is handed to the sink.
@@ -39,11 +35,9 @@ pub(crate) async fn stream(request: Request) -> Result<Response, Problem> {
     let wait = request.query.wait(Duration::ZERO)?;
     let server = request.server.clone();
     if !wants_stream(&request.headers) {
-        let page = tokio::select! {
-            page = server.runtime().read_stream(&key, offset.as_deref(), wait) => page?,
-            () = server.closed() => StreamPage { frames: Vec::new(), next: offset.unwrap_or_default() },
-        };
-        let frames = page.frames.iter().map(|said| frame::document(&key, said)).collect();
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let page = request.execute::<verb::ReadStream>(StreamRequest { run: key.clone(), offset, wait_ms }).await?;
+        let frames = page.frames.iter().map(|said| document(&key, said)).collect();
         return Ok(json(StatusCode::OK, &Page { frames, next: page.next }));
     }
     if request.query.get("wait_ms").is_some() {
@@ -53,7 +47,7 @@ pub(crate) async fn stream(request: Request) -> Result<Response, Problem> {
     // A missing run is an error of the request, which can be reported only before the stream begins.
     server.runtime().read_head(&key).await?;
     let (events, sink) = sse::channel(&server);
-    tokio::spawn(Telling { server, key, offset, sink }.run(request.pass));
+    tokio::spawn(Telling { server, key, offset, sink }.run(request.by.pass));
     Ok(events.into_response())
 }
 
@@ -73,18 +67,12 @@ impl Telling {
     /// Sends frames until the run is closed or the credential is no longer valid; sends the error if there is one.
     async fn run(mut self, pass: Option<Pass>) {
         let server = self.server.clone();
-        let problem = tokio::select! {
-            told = self.tell() => match told {
-                Err(problem) => problem,
-                Ok(()) => return,
-            },
-            problem = auth::ended(pass.as_ref(), &server) => problem,
-        };
-        // A reader that is gone needs no error.
-        drop(self.sink.send(event("error", &problem.to_json()), None).await);
+        if let Some(problem) = sse::problem_of(self.tell(), pass, &server).await {
+            self.sink.fail(&problem).await;
+        }
     }
 
-    async fn tell(&mut self) -> Result<(), Problem> {
+    async fn tell(&mut self) -> Result<(), StreamError> {
         loop {
             let keep_alive = self.server.limits().keep_alive;
             let page = tokio::select! {
@@ -96,7 +84,8 @@ impl Telling {
                 }
             };
             let ends = page.ends();
-            if self.send(page).await.is_err() || ends {
+            self.send(page).await?;
+            if ends {
                 return Ok(());
             }
         }
@@ -109,12 +98,87 @@ impl Telling {
         let mut text = String::new();
         let mut frames = page.frames.iter().peekable();
         while let Some(said) = frames.next() {
-            text.push_str(&format!("id: {}\ndata: {}\n\n", said.offset, frame::document(&self.key, said).get()));
+            text.push_str(&format!("id: {}\ndata: {}\n\n", said.offset, document(&self.key, said).get()));
             if text.len() >= TEXT_BYTES || frames.peek().is_none() {
                 self.sink.send(std::mem::take(&mut text), Some(said.offset.clone())).await?;
             }
         }
         self.offset = Some(page.next);
         Ok(())
+    }
+}
+
+/// Returns the frame as JSON.
+fn document(key: &RunKey, frame: &StreamFrame) -> Box<RawValue> {
+    let mut document = said(key, &frame.said);
+    document.insert("offset".to_owned(), json_value!(frame.offset));
+    document.insert("at".to_owned(), json_value!(frame.at));
+    to_raw_value(&document).expect("frames serialize")
+}
+
+fn said(key: &RunKey, said: &StreamSaid) -> Map<String, Value> {
+    let task = |generation: u32, call_id: &CallId| call(key, generation, call_id);
+    let (kind, mut rest) = match said {
+        StreamSaid::Spoken(said) => return spoken(key, said),
+        StreamSaid::AttemptReset(said) => {
+            ("attempt_reset", json_value!({"task": task(said.generation, &said.task), "attempt": said.attempt}))
+        }
+        StreamSaid::AttemptFailed(said) => (
+            "attempt_failed",
+            json_value!({
+                "task": task(said.generation, &said.task), "attempt": said.attempt, "attempts_max": said.attempts_max,
+                "code": said.failure.code, "message": said.failure.message, "failure": said.failure,
+                "next_delay_ms": said.next_delay_ms,
+            }),
+        ),
+        StreamSaid::TaskEnd(said) => {
+            ("task_end", json_value!({"task": task(said.generation, &said.task), "outcome": said.outcome}))
+        }
+        StreamSaid::Entry(said) => (
+            "entry",
+            json_value!({"generation": said.generation, "index": said.index, "id": said.id, "parent": said.parent, "role": said.role}),
+        ),
+        StreamSaid::BranchReset(said) => ("branch_reset", json_value!({"generation": said.generation, "leaf": said.leaf})),
+        StreamSaid::ApprovalRequested(said) => {
+            let asked = &said.requested;
+            (
+                "approval_requested",
+                json_value!({
+                    "id": call(key, said.generation, &asked.call_id), "name": asked.name, "title": asked.title,
+                    "description": asked.description, "show": asked.show, "deciders": asked.deciders,
+                    "not_by_requester": asked.not_by_requester, "deadline": asked.deadline,
+                }),
+            )
+        }
+        StreamSaid::Paused(pause) => ("paused", json_value!({"reason": pause.reason, "message": pause.message})),
+        StreamSaid::Resumed(_) => ("resumed", json_value!({})),
+        StreamSaid::End(end) => ("end", json_value!({"status": end.status})),
+        StreamSaid::StreamReset(reset) => ("stream_reset", json_value!({"generation": reset.generation, "leaf": reset.leaf})),
+    };
+    rest["type"] = json_value!(kind);
+    as_object(rest)
+}
+
+/// Returns the object that a task emitted, with our fields, which win over fields of the same name.
+fn spoken(key: &RunKey, said: &Spoken) -> Map<String, Value> {
+    let mut document = match said.frame.read::<Value>() {
+        Ok(Value::Object(object)) if object.get("type").is_some_and(Value::is_string) => object,
+        _ => as_object(json_value!({"type": "value", "value": said.frame})),
+    };
+    let ours = json_value!({
+        "task": call(key, said.generation, &said.task), "generation": said.generation, "attempt": said.attempt, "seq": said.seq,
+    });
+    document.extend(as_object(ours));
+    document
+}
+
+fn call(key: &RunKey, generation: u32, call_id: &CallId) -> String {
+    CallRef { run: key.clone(), generation, call_id: call_id.clone() }.to_string()
+}
+
+fn as_object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        other => Map::from_iter([("value".to_owned(), other)]),
     }
 }

@@ -48,7 +48,7 @@ impl Rules {
             timeout: limits.body_timeout,
             rate_min: limits.body_rate_min,
             memory: request.server.body_memory().clone(),
-            namespace: request.namespace.clone(),
+            namespace: request.by.namespace.clone(),
         }
     }
 
@@ -107,11 +107,7 @@ impl Arriving {
 
 impl Request {
     /// Reads the whole body. The content type is not checked if the body is empty.
-    pub(super) async fn read_body(&mut self) -> Result<Bytes, RequestError> {
-        self.read_body_of("application/json").await
-    }
-
-    pub(super) async fn read_body_of(&mut self, wanted: &'static str) -> Result<Bytes, RequestError> {
+    pub(super) async fn read_body(&mut self, wanted: &'static str) -> Result<Bytes, RequestError> {
         let bytes = self.read_bytes(Rules::of(self)).await?;
         if !bytes.is_empty() {
             self.check_content_type(wanted)?;

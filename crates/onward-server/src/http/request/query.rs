@@ -4,8 +4,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use onward_core::Timestamp;
+use onward_store::PAGE_DEFAULT;
 
-use crate::http::limits::WAIT_MAX;
+use crate::http::limits::{LIMIT_MAX, WAIT_MAX};
 use crate::http::problem::RequestError;
 use crate::http::routes::Parameter;
 
@@ -45,12 +46,12 @@ impl Query {
         self.get(name).map(parse).transpose()
     }
 
-    /// Returns the page size, between 1 and `max`.
-    pub fn limit(&self, default: usize, max: usize) -> Result<usize, RequestError> {
+    /// Returns the page size, between 1 and [`LIMIT_MAX`].
+    pub fn limit(&self) -> Result<usize, RequestError> {
         match self.number("limit")? {
-            None => Ok(default),
-            Some(limit) if (1..=max).contains(&limit) => Ok(limit),
-            Some(_) => Err(invalid(&format!("`limit` must be from 1 to {max}"))),
+            None => Ok(PAGE_DEFAULT),
+            Some(limit) if (1..=LIMIT_MAX).contains(&limit) => Ok(limit),
+            Some(_) => Err(invalid(&format!("`limit` must be from 1 to {LIMIT_MAX}"))),
         }
     }
 

@@ -40,7 +40,7 @@ fn mutated_hook_files_are_refused_or_read_and_never_panic() {
     file.create(wanted("a", Format::Standard), NOW).unwrap();
     file.create(wanted("b", Format::stripe()), NOW).unwrap();
     let whole = std::fs::read(file.path()).unwrap();
-    onward_testkit::mutate("webhook files", &[whole], |bytes| file.file.parse(bytes).is_ok()).assert_refuses();
+    onward_testkit::mutate("webhook files", &[whole], |bytes| file.parse(bytes).is_ok()).assert_refuses();
 }
 
 #[test]

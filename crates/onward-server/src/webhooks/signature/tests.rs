@@ -42,9 +42,9 @@ fn hex_of(bytes: &[u8]) -> String {
 #[test]
 fn the_signature_is_hmac_sha256() {
     let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
-    assert!(matches(b"Jefe", b"what do ya want for nothing?", &hex(expected).unwrap()));
-    assert!(!matches(b"Jefe", b"what do ya want for nothing!", &hex(expected).unwrap()));
-    assert!(!matches(b"Jefe", b"what do ya want for nothing?", &hex(&expected[..32]).unwrap()), "a part of it is not it");
+    assert!(matches(b"Jefe", b"what do ya want for nothing?", &hex::decode(expected).unwrap()));
+    assert!(!matches(b"Jefe", b"what do ya want for nothing!", &hex::decode(expected).unwrap()));
+    assert!(!matches(b"Jefe", b"what do ya want for nothing?", &hex::decode(&expected[..32]).unwrap()), "a part of it is not it");
 }
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";

@@ -23,7 +23,7 @@ impl Session {
         {
             // Q5
             if let Some(request) = request {
-                self.reply(request, Err(of_store(&StoreError::RunNotFound { key: run.clone() })));
+                self.reply(request, Err(of_store(StoreError::RunNotFound { key: run.clone() })));
             }
             return;
         }
@@ -148,7 +148,7 @@ impl Session {
         if self.holds(run, epoch) {
             return Ok(());
         }
-        Err(of_store(&fenced(run.clone(), epoch)))
+        Err(of_store(fenced(run.clone(), epoch)))
     }
 
     /// Replies when `work` is done; a run that its result names no longer belongs to the worker.
@@ -167,7 +167,7 @@ impl Session {
                     }
                     Ok(said)
                 }
-                Err(error) => Err(of_store(&error)),
+                Err(error) => Err(of_store(error)),
             };
             session.reply(request, said);
         });

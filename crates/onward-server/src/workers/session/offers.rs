@@ -3,14 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use onward_core::Record;
 use onward_core::task::{Task, TaskId};
+use onward_core::{Epoch, Record, RunKey};
+use onward_runtime::{Inbox, Question};
 use onward_store::{ClaimedRun, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
 use super::{GivenTask, Session, SessionState};
-use crate::workers::inbox::RemoteInbox;
 
 /// Maximum number of runs or tasks per claim.
 const CLAIM_MAX: usize = 64;
@@ -29,7 +29,7 @@ pub(super) async fn give_runs(session: Weak<Session>) {
         let next = session.local.next_runs((credit as usize).min(CLAIM_MAX));
         let Ok(claimed) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
         for run in claimed {
-            session.give_run(run).await;
+            session.give_run(run, 1).await;
         }
     }
 }
@@ -72,16 +72,8 @@ impl Session {
     }
 
     /// Records the run and queues it in one step, so that no hello comes in between. Releases the run if there is no connection.
-    async fn give_run(self: &Arc<Session>, claimed: ClaimedRun) {
-        self.give_claimed(claimed, 1).await;
-    }
-
-    /// Gives a run that the worker claimed by id; uses no credit.
-    pub async fn give_asked(self: &Arc<Session>, claimed: ClaimedRun) {
-        self.give_claimed(claimed, 0).await;
-    }
-
-    async fn give_claimed(self: &Arc<Session>, claimed: ClaimedRun, credit: u32) {
+    /// A run that the worker claimed by id uses no `credit`.
+    pub async fn give_run(self: &Arc<Session>, claimed: ClaimedRun, credit: u32) {
         let ClaimedRun { head, records } = claimed;
         let (run, epoch) = (head.key.clone(), head.epoch);
         let small = |records: &Vec<Record>| {
@@ -148,5 +140,34 @@ impl Session {
         drop(state);
         self.outgoing.notify_one();
         true
+    }
+}
+
+/// Inbox of a run that a remote worker holds.
+struct RemoteInbox {
+    /// Weak, because the runtime holds the inbox and the session holds the runtime.
+    session: Weak<Session>,
+    run: RunKey,
+    epoch: Epoch,
+}
+
+impl Inbox for RemoteInbox {
+    fn push(&self, record: Record) {
+        if let Some(session) = self.session.upgrade() {
+            session.push(ServerFrame::Input(wire::Input { run: self.run.clone(), epoch: self.epoch, record }));
+        }
+    }
+
+    fn lost(&self) {
+        if let Some(session) = self.session.upgrade() {
+            session.lose(&self.run, self.epoch);
+        }
+    }
+
+    fn ask(&self, question: Question) -> Result<(), Question> {
+        match self.session.upgrade() {
+            Some(session) => session.ask(question),
+            None => Err(question),
+        }
     }
 }

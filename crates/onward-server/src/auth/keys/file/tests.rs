@@ -48,7 +48,7 @@ fn a_rotated_key_goes_on_for_its_overlap_and_has_a_successor_of_its_kind() {
     assert_eq!((made.entry.budget_max, &made.entry.bounds), (budget_max, &bounds));
     assert_eq!((&first.origin, &made.entry.origin), (&None, &Some(first.id.clone())), "both are one identity (S5)");
     assert_ne!((&made.entry.id, made.entry.sha256), (&first.id, first.sha256));
-    let refused = |error: KeyFileError| error.code();
+    let refused = |error: SecretFileError| error.code();
     assert_eq!(file.rotate(&first.id, DAY, later.after(DAY)).map_err(refused).unwrap_err(), "key_ended");
     assert_eq!(file.rotate("nobody", DAY, later).map_err(refused).unwrap_err(), "key_not_found");
     let revoked = file.revoke(&made.entry.id, later).unwrap();
@@ -77,8 +77,8 @@ fn mutated_key_files_are_refused_or_read_back_and_never_panic() {
     file.create(wanted("ada"), NOW).unwrap();
     let whole = std::fs::read(file.path()).unwrap();
     let counts = onward_testkit::mutate("key files", &[whole], |bytes| {
-        let Ok(keys) = file.file.parse(bytes) else { return false };
-        assert_eq!(file.file.parse(format(&keys).as_bytes()).unwrap(), keys);
+        let Ok(keys) = file.parse(bytes) else { return false };
+        assert_eq!(file.parse(format(&keys).as_bytes()).unwrap(), keys);
         true
     });
     counts.assert_refuses();

@@ -14,9 +14,9 @@ fn what_is_not_known_or_given_twice_is_refused_by_name() {
 
 #[test]
 fn a_limit_has_two_ends() {
-    let limit = |text| Query::parse(Some(text), KNOWN).unwrap().limit(5, 10).ok();
-    assert_eq!([limit(""), limit("limit=1"), limit("limit=10")], [Some(5), Some(1), Some(10)]);
-    assert_eq!([limit("limit=0"), limit("limit=11"), limit("limit=x"), limit("limit=-1")], [None; 4]);
+    let limit = |text| Query::parse(Some(text), KNOWN).unwrap().limit().ok();
+    assert_eq!([limit(""), limit("limit=1"), limit("limit=1000")], [Some(100), Some(1), Some(1_000)]);
+    assert_eq!([limit("limit=0"), limit("limit=1001"), limit("limit=x"), limit("limit=-1")], [None; 4]);
 }
 
 #[test]
