@@ -78,13 +78,13 @@ const WITHOUT_HINT: &[ErrorCode] = &[
     ErrorCode::AttachmentUnreadable,
     ErrorCode::UnknownModel,
     ErrorCode::ModelKeyMissing,
-    ErrorCode::ToolSourceUnreachable,
-    ErrorCode::ToolSourceGone,
+    ErrorCode::McpServerUnreachable,
+    ErrorCode::McpServerGone,
     ErrorCode::ToolTimedOut,
     ErrorCode::ToolResultTooLarge,
     ErrorCode::ToolCallRefused,
     ErrorCode::ToolKeyRefused,
-    ErrorCode::ToolSourceBroken,
+    ErrorCode::McpServerBroken,
 ];
 
 #[test]
