@@ -16,7 +16,7 @@ use axum::response::Response;
 use onward_core::api::DecideRequest;
 use onward_core::conversation::MESSAGE;
 use onward_core::{Index, Name, RunKey};
-use onward_runtime::{CallContext, CallRef, Decide, Runtime, RuntimeError, SendSignal, StartRun};
+use onward_runtime::{CallContext, CallRef, Decide, Runtime, RuntimeError, Signal, StartRequest};
 use onward_store::StoreError;
 
 use crate::auth::bounds;
@@ -97,8 +97,8 @@ impl AgUiRequest {
     /// Starts the run of a new thread. Concurrent requests with the same content are one start. Returns false if another request
     /// started the run with other content; then this one is a message to that run.
     async fn start(&self, kind: Name, last: &UserMessage) -> Result<bool, Problem> {
-        let start = StartRun {
-            key: self.key.clone(),
+        let start = StartRequest {
+            run: self.key.clone(),
             kind,
             version: None,
             input: self.input.start(last),
@@ -106,9 +106,11 @@ impl AgUiRequest {
             signal: None,
             attributes: Vec::new(),
             trace: self.trace.clone(),
-            budget: ceilings::of_start(None, &self.key.namespace, &self.by, self.pass.as_ref(), &self.server).await?,
+            budget: None,
         };
-        match self.runtime().start_run_for(self.by.name.clone(), start).await {
+        let allowance = ceilings::of_start(None, &self.key.namespace, &self.by, self.pass.as_ref(), &self.server).await?;
+        let context = CallContext { caller: self.by.name.clone(), allowance, ..CallContext::default() };
+        match self.runtime().start_run_for(start, context).await {
             Err(error) if error.code() == "run_exists" => Ok(false),
             started => Ok(started.map(|_| true)?),
         }
@@ -142,12 +144,7 @@ impl AgUiRequest {
     async fn tell(&self, messages: &[UserMessage]) -> Result<(), Problem> {
         for message in messages {
             self.also(Scope::Signal).await?;
-            let signal = SendSignal {
-                name: Name::new(MESSAGE)?,
-                payload: message.payload(),
-                signal_id: Some(message.id.clone()),
-                sender: None,
-            };
+            let signal = Signal { name: Name::new(MESSAGE)?, payload: message.payload(), signal_id: Some(message.id.clone()) };
             self.runtime().signal_run(&self.key, signal).await?;
         }
         Ok(())

@@ -39,7 +39,7 @@ pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let body: ResumeBody = request.json_or_default().await?;
     let delivery = body.signal.map(SignalBody::read).transpose()?;
-    let delivery = delivery.map_or(DriveInput::Nothing, |signal| DriveInput::Signal(signal.into()));
+    let delivery = delivery.map_or(DriveInput::Nothing, DriveInput::Signal);
     if let (Some(scope), Some(pass)) = (scope_of(&delivery), &request.pass) {
         pass.check_also(scope, &request.server).await?;
     }

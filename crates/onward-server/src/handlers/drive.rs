@@ -102,7 +102,7 @@ pub(crate) fn new_worker() -> Result<WorkerId, Problem> {
 fn read(body: DriveBody, request: &Request) -> Result<DriveInput, Problem> {
     Ok(match (body.signal, body.approval) {
         (None, None) => DriveInput::Nothing,
-        (Some(signal), None) => DriveInput::Signal(signal.read()?.into()),
+        (Some(signal), None) => DriveInput::Signal(signal.read()?),
         (None, Some(ApprovalBody { id, approved, feedback, decided_by, decision_id })) => {
             // The name of the credential, if it has one, is recorded as the decider (S8).
             let decided_by = request.caller.name.clone().or(decided_by);

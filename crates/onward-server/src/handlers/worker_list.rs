@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use onward_core::api::{DeletedQuery, DeletedReply, TaskRequest, verb};
 use onward_core::task::TaskState;
 use onward_core::{RunId, RunKey};
+use onward_runtime::RuntimeError;
 use onward_store::{Gaps, PAGE_DEFAULT, TaskQuery};
 
 use crate::http::documents::{DeletedRuns, OpenTasks, Partly, Queues};
@@ -41,7 +42,7 @@ pub(crate) async fn tasks(request: Request) -> Result<Response, Problem> {
     let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
     let gaps = Gaps::default();
     let query = TaskQuery { namespace, state, run, limit, gaps: Some(gaps.clone()) };
-    let tasks = request.server.runtime().list_tasks(query).await?;
+    let tasks = request.server.runtime().store().list_tasks(query).await.map_err(RuntimeError::from)?;
     Ok(json(StatusCode::OK, &Partly::new(OpenTasks::from(&*tasks), gaps.names())))
 }
 

@@ -10,7 +10,7 @@ use onward_core::api::{
     AskReply, Call, DecideRequest, DriveReply, DriveRequest, LogPage, PutAttachmentReply, Reply, ResumeAgentReply,
     ResumeAgentRequest, StreamPage, WatchRequest, WorkersReply,
 };
-use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError, SendSignal};
+use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError};
 use onward_store::payloads;
 
 use crate::auth::{AuthRefusal, Caller, Pass, Scope};
@@ -168,7 +168,7 @@ async fn drive_run(server: &Server, by: &Principal, request: DriveRequest) -> Re
     let DriveRequest { run, worker, signal, decision } = request;
     let delivery = match (signal, decision) {
         (None, None) => DriveInput::Nothing,
-        (Some(signal), None) => DriveInput::Signal(signal.into()),
+        (Some(signal), None) => DriveInput::Signal(signal),
         (None, Some(DecideRequest { approval, decide, .. })) => {
             // The name of the credential, if it has one, is recorded as the decider (S8).
             let decided_by = by.caller.name.clone().or(decide.decided_by);
@@ -183,7 +183,7 @@ async fn drive_run(server: &Server, by: &Principal, request: DriveRequest) -> Re
 
 async fn resume_agent(server: &Server, by: &Principal, request: ResumeAgentRequest) -> Result<Reply, VerbError> {
     let ResumeAgentRequest { run, worker, signal } = request;
-    let delivery = signal.map_or(DriveInput::Nothing, |signal| DriveInput::Signal(SendSignal::from(signal)));
+    let delivery = signal.map_or(DriveInput::Nothing, DriveInput::Signal);
     let session = server.sessions().connected(&by.namespace, &worker, &by.caller)?;
     let driven = session.take_up(&run, ClaimPurpose::ToResume, delivery).await?;
     let (success, why) = (driven.is_given, driven.why.map(|why| why.as_str().to_owned()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onward_core::{Namespace, RunHead, RunKey, WorkerId};
-use onward_runtime::{DriveInput, NotResumed, Resumed, RuntimeError};
+use onward_runtime::{DriveInput, NotResumed, Resumed, RuntimeError, WorkerConnection};
 use onward_store::{Appended, ClaimedOne, StoreError};
 use onward_wire::worker::{Hello, ServerFrame};
 
@@ -117,7 +117,7 @@ impl Session {
 
     /// Gives the worker this run, if it has something to do; no credit is needed for it (Q1).
     async fn drive(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<ClaimResult, RuntimeError> {
-        let ClaimedOne { appended, head, claimed } = self.local().claim_run(run, delivery).await?;
+        let ClaimedOne { appended, head, claimed } = self.local().claim_run(run.clone(), delivery).await?;
         let is_given = claimed.is_some();
         if let Some(claimed) = claimed {
             self.give_asked(claimed).await;
