@@ -1,10 +1,6 @@
 //! Random ids and seeds, from the hash keys of the standard library, which come from the system's randomness.
 
-use std::hash::{BuildHasher, Hasher};
-
-pub fn random_u64() -> u64 {
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
-}
+pub use onward_store::sync::random_u64;
 
 /// Returns an idempotency key for one action of this command.
 pub fn unique() -> String {

@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use onward_core::RunKey;
+use onward_store::sync::lock;
 
 const SHARDS: usize = 16;
 
@@ -73,9 +74,4 @@ impl<V> ByRun<V> {
     fn shard(&self, key: &RunKey) -> MutexGuard<'_, HashMap<RunKey, V>> {
         lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
     }
-}
-
-/// Locks a mutex and ignores poisoning: no code here panics in the middle of a change, so the guarded value is consistent.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -27,38 +27,36 @@ use std::time::Duration;
 
 use onward_store::{Clock, Retention, Store};
 
-pub use api::bulk::{BULK_MAX, Bulk};
+pub use api::bulk::BULK_MAX;
 pub use api::call_ref::CallRef;
 pub use api::client::{Changes, Client, ClientFuture, Outcome, read_records, read_view};
 pub use api::drive::{DriveInput, NotResumed, Resumed};
 pub use api::execute::CallContext;
 pub use api::external::{AppendExternal, AppendedExternal, ExternalPosition, ExternalRun};
-pub use api::rate_limits::RateLimit;
-pub use api::reopen::ForkRun;
-pub use api::runs::{SendSignal, StartRun};
+pub use api::runs::new_run_id;
 pub use api::transfer::{Imported, export_run, leaves_out};
 pub use api::update::UpdateWatch;
 pub use api::watch::{OutcomeWatch, RunWatch};
 pub use background::Background;
 pub use background::tick::{Did, Tick};
-pub use cluster::workers::WorkerAnnouncement;
-pub use conversation::append::known_entry;
-pub use conversation::read::{ENTRIES_DEFAULT, ENTRIES_MAX, read_page};
+pub use conversation::{ENTRIES_DEFAULT, ENTRIES_MAX, known_entry, read_page};
 pub use counts::{Count, Counts};
 pub use error::RuntimeError;
 pub use onward_core::TASK_KIND_PREFIX;
 pub use onward_core::api::{
     AppendEntry, AppendedEntry, BlockReason, Blocker, BranchEntry, BranchRun, BulkDone, BulkVerb, Decide, Emitted, EntryPage,
-    EntryQuery, PendingReason, QueueInfo, StreamPage, TaskStatus, TaskView, WorkerInfo,
+    EntryQuery, ForkRequest, PendingReason, QueueInfo, Signal, StartRequest, StreamPage, TaskStatus, TaskView, WorkerInfo,
 };
 pub use schemas::depth::{JSON_DEPTH_MAX, too_deep};
 pub use schemas::kinds::{KindVersion, KindView, Violation};
 pub use worker::connection::{ConnectionFuture, Question, WorkerConnection};
 pub use worker::inbox::Inbox;
+pub use worker::list::WorkerAnnouncement;
 pub use worker::local::{Adoption, LocalConnection};
 pub use worker::profile::WorkerProfile;
+pub use worker::rate_limits::RateLimit;
 
-use cluster::listener::Hub;
+use cluster::Hub;
 
 /// Settings of a runtime.
 #[derive(Debug, Clone, PartialEq)]

@@ -133,6 +133,13 @@ pub enum AnyType {}
 /// The marker of a signal that carries a `T`.
 pub struct Typed<T>(PhantomData<fn() -> T>);
 
+/// A marker of signals whose payload is read as `T`.
+pub trait Carries<T> {}
+
+impl<T> Carries<T> for AnyType {}
+
+impl<T> Carries<T> for Typed<T> {}
+
 impl<T> SignalName for &Signal<T> {
     type Carries = Typed<T>;
     fn signal_name(&self) -> &str {

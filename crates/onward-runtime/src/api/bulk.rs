@@ -5,14 +5,14 @@
 //!
 //! Invariant U1: a batch that is repeated with the same bulk id applies its verb at most once to each run.
 
-use onward_core::api::RefusedRun;
-use onward_core::budget::Budget;
+use onward_core::api::{BulkRequest, RefusedRun};
 use onward_core::event::{CancelRequested, PauseReason, RunPaused, RunResumed, TerminateRequested};
 use onward_core::reopen::Retry;
 use onward_core::run::{IdempotencyRecord, Input};
 use onward_core::{Event, RunHead, Status};
 use onward_store::{PAGE_DEFAULT, RunQuery, StoreError};
 
+use crate::api::execute::{CallContext, run_query};
 use crate::api::runs::{check_id, check_text};
 use crate::{BulkDone, BulkVerb, Runtime, RuntimeError};
 
@@ -33,47 +33,29 @@ fn statuses(verb: BulkVerb) -> Vec<Status> {
     }
 }
 
-/// A request for one batch.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Bulk {
-    pub verb: BulkVerb,
-    /// Selects the runs. Its limit is the size of the batch, its cursor the end of the batch before.
-    pub filter: RunQuery,
-    /// Permits a filter that matches every run of the namespace.
-    pub all: bool,
-    /// Only counts the runs.
-    pub dry_run: bool,
-    /// The same for all batches and repeats of one request.
-    pub bulk_id: String,
-    pub reason: String,
-    /// A retry also executes calls again that failed with `outcome_unknown`.
-    pub include_outcome_unknown: bool,
-    /// The name of the caller's credential: that person is a requester of a retried run, too.
-    pub caller: Option<String>,
-    /// Upper bound on the budget of a retried run, from the caller's credential.
-    pub budget_max: Option<Budget>,
-}
-
 impl Runtime {
-    /// Executes one batch, or counts all matching runs.
-    pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, RuntimeError> {
+    /// Executes one batch, or counts all matching runs. A batch that `deletes` is a verb of its own.
+    pub async fn bulk_runs(&self, bulk: BulkRequest, deletes: bool, context: CallContext) -> Result<BulkDone, RuntimeError> {
+        let verb = BulkVerb::from_word(&bulk.verb).filter(|verb| (*verb == BulkVerb::Delete) == deletes);
+        let unknown = || RuntimeError::RequestInvalid { why: format!("`{}` is not a verb of this method", bulk.verb) };
+        let verb = verb.ok_or_else(unknown)?;
         check_id("bulk id", &bulk.bulk_id)?;
         check_text("reason", &bulk.reason)?;
-        let mut query = bulk.filter.clone();
+        let mut query = run_query(bulk.filter.clone());
         if !bulk.all && is_empty(&query) {
             return Err(RuntimeError::FilterEmpty);
         }
         if query.statuses.is_empty() {
-            query.statuses = statuses(bulk.verb);
+            query.statuses = statuses(verb);
         }
         if bulk.dry_run {
             return self.count_bulk(query).await;
         }
         query.limit = if query.limit == 0 { PAGE_DEFAULT } else { query.limit.min(BULK_MAX) };
-        let page = self.list_runs(query).await?;
+        let page = self.store().list_runs(query).await?;
         let mut done = BulkDone { matched: page.runs.len() as u64, next: page.next, ..BulkDone::default() };
         for head in &page.runs {
-            match self.do_to_one(&bulk, head).await {
+            match self.do_to_one(verb, &bulk, &context, head).await {
                 Ok(()) => done.done += 1,
                 Err(error) if is_about_the_run(&error) => {
                     done.refused.push(RefusedRun { run: head.key.id.clone(), code: error.code().to_owned() })
@@ -88,7 +70,7 @@ impl Runtime {
         let mut found = BulkDone::default();
         let mut query = RunQuery { limit: BULK_MAX, cursor: None, ..query };
         loop {
-            let page = self.list_runs(query.clone()).await?;
+            let page = self.store().list_runs(query.clone()).await?;
             found.matched += page.runs.len() as u64;
             let room = SAMPLE - found.sample.len();
             found.sample.extend(page.runs.iter().take(room).map(|head| head.key.id.clone()));
@@ -99,22 +81,28 @@ impl Runtime {
         }
     }
 
-    async fn do_to_one(&self, bulk: &Bulk, head: &RunHead) -> Result<(), RuntimeError> {
+    async fn do_to_one(
+        &self,
+        verb: BulkVerb,
+        bulk: &BulkRequest,
+        context: &CallContext,
+        head: &RunHead,
+    ) -> Result<(), RuntimeError> {
         let (key, reason) = (&head.key, bulk.reason.clone());
-        let event: Event = match bulk.verb {
+        let event: Event = match verb {
             BulkVerb::Cancel => CancelRequested { reason }.into(),
             BulkVerb::Terminate => TerminateRequested { reason, reset_to: None }.into(),
             BulkVerb::Pause => RunPaused::because(PauseReason::Requested, reason).into(),
             BulkVerb::Resume => RunResumed::default().into(),
             BulkVerb::Retry => {
                 let (request_id, include_outcome_unknown) = (bulk.bulk_id.clone(), bulk.include_outcome_unknown);
-                let (caller, budget_max) = (bulk.caller.clone(), bulk.budget_max);
+                let (caller, budget_max) = (context.caller.clone(), context.budget_max);
                 let retry = Retry { request_id, reason, include_outcome_unknown, caller, budget_max };
                 return self.retry_run(key, &retry).await.map(drop);
             }
             BulkVerb::Delete => return self.delete_run(key, &reason).await,
         };
-        let once = IdempotencyRecord { key: format!("bulk:{}", bulk.bulk_id), token: bulk.verb.as_str().to_owned() };
+        let once = IdempotencyRecord { key: format!("bulk:{}", bulk.bulk_id), token: verb.as_str().to_owned() };
         self.append(key, Input { once: Some(once), ..Input::new(event) }).await.map(drop) // U1
     }
 }

@@ -3,7 +3,6 @@
 //! [`Runtime`] implements it inside one process; a remote client implements it over the network with the same behavior. Every
 //! verb of the table in `onward_core::api` is a method of `dyn Client`.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -13,12 +12,12 @@ use onward_core::view::{RunView, created_at};
 use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
 use tokio::sync::broadcast;
 
-use crate::api::execute::{CallContext, IntoReply};
+use crate::api::execute::{CallContext, start_reply};
 use crate::api::watch::{OutcomeWatch, RunWatch};
 use crate::{Emitted, Runtime, RuntimeError};
 
 /// Page size of log reads, in records.
-const PAGE: usize = 1_000;
+pub(crate) const PAGE: usize = 1_000;
 
 pub type ClientFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
 
@@ -148,6 +147,20 @@ pub async fn read_records(client: &dyn Client, head: &RunHead) -> Result<Vec<Rec
     }
 }
 
+/// Reads the whole log of a generation, up to its current end if it is open.
+pub(crate) async fn read_generation(client: &dyn Client, key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let from = records.last().map_or(Index(0), Record::next_index);
+        let page = client.read_log(key.clone(), Some(generation), from, PAGE).await?;
+        let is_over = page.last().is_none_or(Record::ends_log);
+        records.extend(page);
+        if is_over {
+            return Ok(records);
+        }
+    }
+}
+
 impl Outcome for OutcomeWatch {
     fn outcome(&self) -> ClientFuture<'_, Result<Payload, Failure>> {
         Box::pin(OutcomeWatch::outcome(self))
@@ -171,8 +184,8 @@ impl Client for Runtime {
 
     fn start_and_watch(&self, start: StartRequest) -> ClientFuture<'_, (StartReply, Arc<dyn Outcome>)> {
         Box::pin(async move {
-            let (started, watch) = Runtime::start_and_watch(self, start.into()).await?;
-            Ok((started.into_reply(), Arc::new(watch) as Arc<dyn Outcome>))
+            let (started, watch) = Runtime::start_and_watch(self, start).await?;
+            Ok((start_reply(started), Arc::new(watch) as Arc<dyn Outcome>))
         })
     }
 

@@ -11,15 +11,13 @@ use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{Event, Failure, Index, Payload, RunKey, Status};
 use onward_store::{Appended, StoreError, WaitQuery};
 
+use crate::api::client::PAGE;
 use crate::api::runs::{check_id, check_text};
 use crate::schemas::depth::check_payload;
 use crate::{CallRef, Decide, Runtime, RuntimeError};
 
 /// Ids of the results that the engine itself records: when the deadline passes, and when the code withdraws the call.
 const RESERVED_IDS: [&str; 2] = ["expired", "withdrawn"];
-
-/// Page size of log reads, in records.
-const PAGE: usize = 1_000;
 
 /// The restrictions on who may decide an approval.
 #[derive(Default)]
@@ -102,9 +100,12 @@ impl Runtime {
             return Ok(false);
         }
         // A decision may have arrived meanwhile; then the store reports that one.
-        let (namespace, run) = (wait.run.namespace.clone(), Some(wait.run.clone()));
-        let open = self.store().list_waits(WaitQuery { namespace, kind: Some(wait.kind), run, ..WaitQuery::default() }).await?;
-        Ok(open.contains(wait))
+        Ok(self.open_waits(&wait.run, wait.kind).await?.contains(wait))
+    }
+
+    async fn open_waits(&self, run: &RunKey, kind: WaitKind) -> Result<Vec<Wait>, StoreError> {
+        let (namespace, run) = (run.namespace.clone(), Some(run.clone()));
+        self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, ..WaitQuery::default() }).await
     }
 
     /// Returns who may decide the call.
@@ -112,9 +113,7 @@ impl Runtime {
     /// An open call is among the waits. Any other call may be decided already, and a repeat of that decision is no error, so
     /// the log is searched for the request.
     async fn deciders(&self, call: &CallRef, kind: WaitKind) -> Result<Deciders, RuntimeError> {
-        let (namespace, run) = (call.run.namespace.clone(), Some(call.run.clone()));
-        let open = self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, ..WaitQuery::default() }).await?;
-        if let Some(wait) = open.into_iter().find(|wait| CallRef::from(wait) == *call) {
+        if let Some(wait) = self.open_waits(&call.run, kind).await?.into_iter().find(|wait| CallRef::from(wait) == *call) {
             if kind == WaitKind::Approval && self.is_left(&wait).await? {
                 return Err(RuntimeError::WaitAbandoned { call: call.clone() });
             }

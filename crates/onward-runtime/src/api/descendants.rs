@@ -29,7 +29,7 @@ impl Runtime {
         let (namespace, gaps) = (run.namespace.clone(), partly.then(Gaps::default));
         let (parent, gaps_) = (Some(run), gaps.clone());
         let query = RunQuery { namespace, parent, statuses, limit, cursor, gaps: gaps_, ..RunQuery::default() };
-        let page = self.list_runs(query).await?;
+        let page = self.store().list_runs(query).await?;
         Ok(RunList { runs: page.runs, next: page.next, missing: names(gaps) })
     }
 

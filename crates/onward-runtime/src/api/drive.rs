@@ -7,15 +7,16 @@ use onward_core::run::{Input, Refusal};
 use onward_core::{RunHead, RunKey, Status};
 use onward_store::{Appended, ClaimedOne, ClaimedRun, StoreError};
 
+use crate::api::runs::signal_input;
 use crate::worker::local::give_back;
-use crate::{CallRef, Decide, LocalConnection, RuntimeError, SendSignal};
+use crate::{CallRef, Decide, LocalConnection, RuntimeError, Signal};
 
 /// Input that is recorded together with the claim of a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum DriveInput {
     #[default]
     Nothing,
-    Signal(SendSignal),
+    Signal(Signal),
     /// A decision of one of the run's approvals.
     Decision(CallRef, Decide),
 }
@@ -67,9 +68,9 @@ impl LocalConnection {
     /// Claims an agent that no worker holds. If several workers compete, one gets it; losing is reported in `claimed`, not as
     /// an error.
     ///
-    /// Cancel-safe, like [`LocalConnection::claim_run`].
+    /// Cancel-safe, like [`WorkerConnection::claim_run`](crate::WorkerConnection::claim_run).
     pub async fn resume_agent(&self, key: &RunKey, delivery: DriveInput) -> Result<Resumed, RuntimeError> {
-        let lost = match self.claim_run(key, delivery).await {
+        let lost = match self.claim_one(key.clone(), delivery).await {
             Ok(ClaimedOne { appended, head, claimed }) => {
                 let claimed = claimed.ok_or_else(|| NotResumed::of(head.status));
                 if claimed.is_err() {
@@ -85,13 +86,10 @@ impl LocalConnection {
         Ok(Resumed { head: self.runtime().read_head(key).await?, appended: None, claimed: Err(lost) })
     }
 
-    /// Claims the run, of any kind, and appends the delivered input in one write. A run that a worker holds is left unchanged
-    /// and fails with `run_busy`. Without a lease in the result, the run had nothing to do.
-    ///
-    /// Cancel-safe: the input is then recorded or not, and the lease is given back.
-    pub async fn claim_run(&self, key: &RunKey, delivery: DriveInput) -> Result<ClaimedOne, RuntimeError> {
-        let input = self.input_of(key, delivery).await?;
-        let (port, key) = (self.clone(), key.clone());
+    /// Claims the run in a task of its own, so that a lost caller does not lose the lease (W1).
+    pub(crate) async fn claim_one(&self, key: RunKey, delivery: DriveInput) -> Result<ClaimedOne, RuntimeError> {
+        let input = self.input_of(&key, delivery).await?;
+        let port = self.clone();
         let (told, hears) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
             let answer = port.take_one(key, input).await;
@@ -106,7 +104,7 @@ impl LocalConnection {
     async fn input_of(&self, key: &RunKey, delivery: DriveInput) -> Result<Option<Input>, RuntimeError> {
         Ok(match delivery {
             DriveInput::Nothing => None,
-            DriveInput::Signal(signal) => Some(signal.into_input()?),
+            DriveInput::Signal(signal) => Some(signal_input(signal)?),
             DriveInput::Decision(call, decide) => {
                 if call.run != *key {
                     return Err(RuntimeError::CallIdInvalid { text: call.to_string() });
@@ -118,7 +116,7 @@ impl LocalConnection {
 
     async fn take_one(&self, key: RunKey, input: Option<Input>) -> Result<ClaimedOne, StoreError> {
         let full = || StoreError::Unavailable { why: "this worker holds its maximum number of runs".to_owned() };
-        let seats = self.take_seats(1);
+        let seats = self.worker().take_seats(1);
         if seats.is_empty() {
             return Err(full());
         }

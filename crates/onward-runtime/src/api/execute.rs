@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use onward_core::api::{
-    self, AskReply, BlockersReply, BulkRequest, BulkVerb, Call, DecideRequest, DeletedReply, DoneReply, ForkRequest, LogPage,
-    MessageRequest, PendingReply, QueuesReply, Reply, ResolveRequest, RetryRequest, RunList, SpendReply, StartReply,
-    StartRequest, TasksReply, VersionsReply, WaitsReply, WatchReply, WatchRequest, WorkersReply,
+    self, AskReply, BlockersReply, Call, DecideRequest, DeletedReply, DoneReply, LogPage, MessageRequest, PendingReply,
+    QueuesReply, Reply, ResolveRequest, RetryRequest, RunList, Signal, SpendReply, StartReply, TasksReply, VersionsReply,
+    WaitsReply, WatchReply, WatchRequest, WorkersReply,
 };
 use onward_core::budget::{Allowance, Budget};
 use onward_core::conversation::MESSAGE;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::reopen::Retry;
+use onward_core::task::TaskState;
 use onward_core::{Name, Namespace};
 use onward_store::{Appended, DeletedQuery, Gaps, RunQuery, Started, TaskQuery, WaitQuery};
 
-use crate::conversation::read::read_page;
-use crate::{Bulk, CallRef, Decide, ForkRun, Runtime, RuntimeError, SendSignal, StartRun};
+use crate::conversation::read_page;
+use crate::{CallRef, Decide, Runtime, RuntimeError};
 
 /// What a server knows about the caller of a verb besides the request.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -32,9 +33,9 @@ impl Runtime {
     /// Executes a verb. Waits as long as the verb needs; the caller limits the time.
     pub async fn execute(&self, call: Call, context: CallContext) -> Result<Reply, RuntimeError> {
         Ok(match call {
-            Call::StartRun(of) => Reply::StartRun(self.start_for(of, context).await?),
+            Call::StartRun(of) => Reply::StartRun(start_reply(self.start_run_for(of, context).await?)),
             Call::ReadRun(of) => Reply::ReadRun(self.read_head(&of.run).await?),
-            Call::StartTask(of) => Reply::StartTask(self.start_task(of).await?.into_reply()),
+            Call::StartTask(of) => Reply::StartTask(start_reply(self.start_task(of).await?)),
             Call::ReadTask(of) => Reply::ReadTask(self.read_task(&of.run).await?),
             Call::CancelTask(of) => Reply::CancelTask(self.cancel_task(&of.run, &of.reason).await?),
             Call::ReadPendingReason(of) => {
@@ -59,9 +60,11 @@ impl Runtime {
             }
             Call::ListRuns(of) => Reply::ListRuns(self.runs(of).await?),
             Call::ListChildren(of) => Reply::ListChildren(self.list_children(of).await?),
-            Call::ListVersions(of) => Reply::ListVersions(VersionsReply { versions: self.list_versions(of.namespace).await? }),
-            Call::ReadSpend(of) => Reply::ReadSpend(SpendReply { rows: self.read_spend(of).await? }),
-            Call::SignalRun(of) => Reply::SignalRun(self.signal_run(&of.run, of.signal.into()).await?),
+            Call::ListVersions(of) => {
+                Reply::ListVersions(VersionsReply { versions: self.store().count_versions(of.namespace).await? })
+            }
+            Call::ReadSpend(of) => Reply::ReadSpend(SpendReply { rows: self.store().spend(of).await? }),
+            Call::SignalRun(of) => Reply::SignalRun(self.signal_run(&of.run, of.signal).await?),
             Call::CancelRun(of) => Reply::CancelRun(self.cancel_run(&of.run, &of.reason).await?),
             Call::TerminateRun(of) => Reply::TerminateRun(self.terminate_run(&of.run, &of.reason).await?),
             Call::PauseRun(of) => {
@@ -75,10 +78,10 @@ impl Runtime {
                 let retry = Retry { request_id, reason, include_outcome_unknown, caller, budget_max };
                 Reply::RetryRun(self.retry_run(&run, &retry).await?)
             }
-            Call::ForkRun(of) => Reply::ForkRun(self.fork_run(&of.run.clone(), fork(of, false, context)).await?),
-            Call::ResetRun(of) => Reply::ResetRun(self.fork_run(&of.run.clone(), fork(of, true, context)).await?),
-            Call::BulkRuns(of) => Reply::BulkRuns(self.bulk_runs(bulk(of, context, |verb| verb != BulkVerb::Delete)?).await?),
-            Call::BulkDelete(of) => Reply::BulkDelete(self.bulk_runs(bulk(of, context, |verb| verb == BulkVerb::Delete)?).await?),
+            Call::ForkRun(of) => Reply::ForkRun(self.fork_run(of, false, context).await?),
+            Call::ResetRun(of) => Reply::ResetRun(self.fork_run(of, true, context).await?),
+            Call::BulkRuns(of) => Reply::BulkRuns(self.bulk_runs(of, false, context).await?),
+            Call::BulkDelete(of) => Reply::BulkDelete(self.bulk_runs(of, true, context).await?),
             Call::DeleteRun(of) => {
                 self.delete_run(&of.run, &of.reason).await?;
                 Reply::DeleteRun(DoneReply {})
@@ -109,18 +112,12 @@ impl Runtime {
         })
     }
 
-    async fn start_for(&self, start: StartRequest, context: CallContext) -> Result<StartReply, RuntimeError> {
-        let mut start = StartRun::from(start);
-        start.budget = context.allowance.or(start.budget);
-        Ok(self.start_run_for(context.caller, start).await?.into_reply())
-    }
-
     /// Puts a message of a person into the mailbox of an agent.
     async fn send_message(&self, message: MessageRequest) -> Result<Appended, RuntimeError> {
         let MessageRequest { run, content, message_id, signal } = message;
         Runtime::check_message(&content)?;
         let name = signal.map_or_else(|| Name::new(MESSAGE), Ok)?;
-        self.signal_run(&run, SendSignal { name, payload: content, signal_id: message_id, sender: None }).await
+        self.signal_run(&run, Signal { name, payload: content, signal_id: message_id }).await
     }
 
     /// Waits until the run has passed the given position or is closed, or the time is over.
@@ -156,14 +153,14 @@ impl Runtime {
 
     async fn runs(&self, query: api::RunQuery) -> Result<RunList, RuntimeError> {
         let gaps = query.partly.then(Gaps::default);
-        let page = self.list_runs(RunQuery { gaps: gaps.clone(), ..run_query(query) }).await?;
+        let page = self.store().list_runs(RunQuery { gaps: gaps.clone(), ..run_query(query) }).await?;
         Ok(RunList { runs: page.runs, next: page.next, missing: names(gaps) })
     }
 
     async fn deleted(&self, query: api::DeletedQuery) -> Result<DeletedReply, RuntimeError> {
         let api::DeletedQuery { namespace, run, limit, partly } = query;
         let gaps = partly.then(Gaps::default);
-        let runs = self.list_deleted(DeletedQuery { namespace, run, limit, gaps: gaps.clone() }).await?;
+        let runs = self.store().list_deleted(DeletedQuery { namespace, run, limit, gaps: gaps.clone() }).await?;
         Ok(DeletedReply { runs, missing: names(gaps) })
     }
 
@@ -177,8 +174,8 @@ impl Runtime {
     async fn quarantined(&self, query: api::TaskQuery) -> Result<TasksReply, RuntimeError> {
         let api::TaskQuery { namespace, run, limit, partly } = query;
         let gaps = partly.then(Gaps::default);
-        let query = TaskQuery { namespace, run, limit, state: None, gaps: gaps.clone() };
-        Ok(TasksReply { tasks: self.list_quarantined(query).await?, missing: names(gaps) })
+        let query = TaskQuery { namespace, run, limit, state: Some(TaskState::Quarantined), gaps: gaps.clone() };
+        Ok(TasksReply { tasks: self.store().list_tasks(query).await?, missing: names(gaps) })
     }
 }
 
@@ -187,49 +184,14 @@ pub(super) fn names(gaps: Option<Gaps>) -> Vec<String> {
     gaps.map(|gaps| gaps.names()).unwrap_or_default()
 }
 
-fn run_query(query: api::RunQuery) -> RunQuery {
+pub(super) fn run_query(query: api::RunQuery) -> RunQuery {
     let api::RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes, partly: _ } =
         query;
     let (parent, gaps) = (None, None);
     RunQuery { namespace, kind, versions, statuses, attributes, parent, created_from, created_until, limit, cursor, gaps }
 }
 
-fn fork(request: ForkRequest, is_reset: bool, context: CallContext) -> ForkRun {
-    let ForkRequest { run: _, id, generation, index, drop_signals, restart_children, version, seed, reason, .. } = request;
-    let (include_outcome_unknown, keep_signals) = (request.include_outcome_unknown, !drop_signals);
-    let CallContext { caller, budget_max, .. } = context;
-    ForkRun {
-        id,
-        generation,
-        index,
-        is_reset,
-        keep_signals,
-        restart_children,
-        version,
-        seed,
-        reason,
-        include_outcome_unknown,
-        caller,
-        budget_max,
-    }
-}
-
-fn bulk(request: BulkRequest, context: CallContext, may: fn(BulkVerb) -> bool) -> Result<Bulk, RuntimeError> {
-    let BulkRequest { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown } = request;
-    let known = BulkVerb::from_word(&verb).filter(|verb| may(*verb));
-    let why = || format!("`{verb}` is not a verb of this method");
-    let verb = known.ok_or_else(|| RuntimeError::RequestInvalid { why: why() })?;
-    let (filter, CallContext { caller, budget_max, .. }) = (run_query(filter), context);
-    Ok(Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, caller, budget_max })
-}
-
-/// Conversion to the reply of the API, without the lease.
-pub(crate) trait IntoReply {
-    fn into_reply(self) -> StartReply;
-}
-
-impl IntoReply for Started {
-    fn into_reply(self) -> StartReply {
-        StartReply { created: self.created, head: self.head, signal: self.signal }
-    }
+/// Returns the reply of the API, without the lease.
+pub(crate) fn start_reply(started: Started) -> StartReply {
+    StartReply { created: started.created, head: started.head, signal: started.signal }
 }

@@ -9,8 +9,6 @@ pub(crate) mod descendants;
 pub(crate) mod drive;
 pub(crate) mod execute;
 pub(crate) mod external;
-pub(crate) mod query;
-pub(crate) mod rate_limits;
 pub(crate) mod read;
 pub(crate) mod reopen;
 pub(crate) mod runs;

@@ -9,11 +9,8 @@ use onward_store::StoreError;
 
 use crate::api::client::read_view;
 use crate::api::external::refuse_external;
-use crate::conversation::read::read_page;
+use crate::conversation::read_page;
 use crate::{EntryPage, EntryQuery, PendingReason, Runtime, RuntimeError};
-
-/// Page size of log reads, in records.
-const PAGE: usize = 1_000;
 
 impl Runtime {
     /// Returns why a run is pending, judging by the workers of this runtime; `None` if the run is not pending.
@@ -59,21 +56,5 @@ impl Runtime {
         let last = Index(head.next_index.0 - 1);
         let records = self.store().read_log(key.clone(), Some(head.generation), last, 1).await?;
         Ok(records.last().and_then(outcome))
-    }
-
-    /// Reads the log of one generation, at least up to the end that `head` has.
-    pub(crate) async fn read_records(&self, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
-        let mut records: Vec<Record> = Vec::new();
-        loop {
-            let from = records.last().map_or(Index(0), Record::next_index);
-            if from >= head.next_index {
-                return Ok(records);
-            }
-            let page = self.store().read_log(head.key.clone(), Some(head.generation), from, PAGE).await?;
-            if page.is_empty() {
-                return Ok(records);
-            }
-            records.extend(page);
-        }
     }
 }

@@ -3,77 +3,15 @@
 //! The copy is made here, from parts of logs that no longer change. The store decides whether it is still valid and writes all
 //! of it or nothing. A reset ends the original through the outbox, so that no write touches two runs.
 
-use onward_core::budget::Budget;
-use onward_core::reopen::{self, Fork, OpenChildren, Retry};
-use onward_core::{Event, Index, Name, Record, RunHead, RunId, RunKey, Status};
+use onward_core::api::ForkRequest;
+use onward_core::reopen::{self, Fork, Forked, OpenChildren, Retry};
+use onward_core::{Event, Name, Record, RunHead, RunId, RunKey, Status};
 use onward_store::{Restore, RestoreRun, Restored, StoreError};
 
+use crate::api::client::{read_generation, read_records};
+use crate::api::execute::CallContext;
 use crate::api::runs::{check_id, check_text};
-use crate::api::transfer::read_ended;
 use crate::{Runtime, RuntimeError};
-
-/// A request for a run that continues from a point of another run's log.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ForkRun {
-    /// The id of the new run. A repeat of the same fork is the same run. Without an id, each fork gets its own, and all resets
-    /// of a run to the same point share one, so that a run has one successor there.
-    pub id: Option<RunId>,
-    /// The generation to copy; the current one if `None`.
-    pub generation: Option<u32>,
-    /// The last event to copy; the end of the last commit if `None`.
-    pub index: Option<Index>,
-    /// Ends the original.
-    pub is_reset: bool,
-    /// Also copies the signals that came after the point.
-    pub keep_signals: bool,
-    /// Starts children again that had no result at the point; otherwise the new run awaits them together with the original.
-    pub restart_children: bool,
-    /// The code version of the new run; that of the original if `None`.
-    pub version: Option<Name>,
-    /// Seed of the new run's random numbers after the point.
-    pub seed: u64,
-    pub reason: String,
-    /// Accepts that calls after the point whose outcome is unknown are executed again (Z9).
-    pub include_outcome_unknown: bool,
-    /// The name of the caller's credential: that person is a requester of the new run, too.
-    pub caller: Option<String>,
-    /// Upper bound on the budget, from the caller's credential.
-    pub budget_max: Option<Budget>,
-}
-
-impl ForkRun {
-    /// Returns a fork at the end of the last commit that keeps signals and awaits the original's children.
-    pub fn new(seed: u64) -> ForkRun {
-        ForkRun {
-            id: None,
-            generation: None,
-            index: None,
-            is_reset: false,
-            keep_signals: true,
-            restart_children: false,
-            version: None,
-            seed,
-            reason: String::new(),
-            include_outcome_unknown: false,
-            caller: None,
-            budget_max: None,
-        }
-    }
-
-    /// Returns a reset: the original ends, so its children are started again.
-    pub fn reset(seed: u64) -> ForkRun {
-        ForkRun { is_reset: true, restart_children: true, ..ForkRun::new(seed) }
-    }
-
-    /// Returns the request as text, which is the same for the same fork.
-    fn wish(&self) -> String {
-        let from = self.index.map_or("last".to_owned(), |index| index.0.to_string());
-        let (signals, children) =
-            (if self.keep_signals { "keep" } else { "drop" }, if self.restart_children { "restart" } else { "await" });
-        let version = self.version.as_ref().map_or("same", Name::as_str);
-        format!("from {from}, signals {signals}, children {children}, version {version}")
-    }
-}
 
 impl Runtime {
     /// Continues a failed run: calls that caused the failure are executed again, everything else in the log stays (Z1).
@@ -84,7 +22,7 @@ impl Runtime {
         check_id("request id", request_id)?;
         check_text("reason", &retry.reason)?;
         let head = self.read_head(key).await?;
-        let records = self.read_records(&head).await?;
+        let records = read_records(self, &head).await?;
         if head.status != Status::Failed && was_retried(&records, request_id) {
             return Ok(Restored { created: false, head });
         }
@@ -103,40 +41,40 @@ impl Runtime {
     }
 
     /// Starts a run that continues from a point of this run's log. The original is kept; a reset ends it.
-    pub async fn fork_run(&self, key: &RunKey, fork: ForkRun) -> Result<Restored, RuntimeError> {
+    pub async fn fork_run(&self, fork: ForkRequest, is_reset: bool, context: CallContext) -> Result<Restored, RuntimeError> {
         check_text("reason", &fork.reason)?;
-        let Copied { head, earlier, records } = self.read_to_copy(key, fork.generation).await?;
-        let own = RunKey::new(key.namespace.clone(), new_id(&head, &records, &fork)?);
-        if fork.is_reset && fork.generation.is_some() {
-            let current = self.read_head(key).await?;
-            reopen::check_reset(&current, &self.read_records(&current).await?, &own.id).map_err(StoreError::from)?;
+        let Copied { head, earlier, records } = self.read_to_copy(&fork.run, fork.generation).await?;
+        let id = new_id(&head, &records, &fork, is_reset)?;
+        if is_reset && fork.generation.is_some() {
+            let current = self.read_head(&fork.run).await?;
+            reopen::check_reset(&current, &read_records(self, &current).await?, &id).map_err(StoreError::from)?;
         }
         let wanted = Fork {
-            key: own.clone(),
+            request_id: describe(&fork),
+            key: RunKey::new(fork.run.namespace, id),
             index: fork.index,
-            is_reset: fork.is_reset,
-            keep_signals: fork.keep_signals,
+            is_reset,
+            keep_signals: !fork.drop_signals,
             children: if fork.restart_children { OpenChildren::Restart } else { OpenChildren::Await },
-            version: fork.version.clone(),
+            version: fork.version,
             seed: fork.seed,
-            request_id: fork.wish(),
-            reason: fork.reason.clone(),
+            reason: fork.reason,
             include_outcome_unknown: fork.include_outcome_unknown,
-            caller: fork.caller.clone(),
-            budget_max: fork.budget_max,
+            caller: context.caller,
+            budget_max: context.budget_max,
         };
-        let forked = match reopen::fork(&head, earlier, &records, &wanted, self.clock().now()) {
-            Ok(forked) => forked,
-            // This may be a repeat of a fork that was accepted: the original has continued since, and now it is refused.
-            Err(refusal) => return self.find_fork(own, &head, &fork).await?.ok_or_else(|| StoreError::from(refusal).into()),
-        };
-        let what = Restore::Run { logs: forked.logs };
-        match self.store().restore_run(RestoreRun { key: own.clone(), what, news: forked.news }).await {
-            Err(StoreError::RunExists { key: exists }) => {
-                self.find_fork(own, &head, &fork).await?.ok_or_else(|| RuntimeError::from(StoreError::RunExists { key: exists }))
+        let refused = match reopen::fork(&head, earlier, &records, &wanted, self.clock().now()) {
+            Err(refusal) => StoreError::from(refusal),
+            Ok(Forked { logs, news }) => {
+                let restore = RestoreRun { key: wanted.key.clone(), what: Restore::Run { logs }, news };
+                match self.store().restore_run(restore).await {
+                    Err(exists @ StoreError::RunExists { .. }) => exists,
+                    restored => return Ok(restored?),
+                }
             }
-            answer => Ok(answer?),
-        }
+        };
+        // This may be a repeat of a fork that was accepted. If the original has continued since, the repeat is refused.
+        self.find_fork(&wanted, &head).await?.ok_or_else(|| refused.into())
     }
 
     /// Reads a log to copy and the earlier ones that go along, all of one incarnation: the run may be deleted meanwhile and its
@@ -148,10 +86,10 @@ impl Runtime {
         };
         loop {
             let head = read_head(generation).await?;
-            let records = self.read_records(&head).await?;
+            let records = read_records(self, &head).await?;
             let mut earlier = Vec::new();
             for before in (0..head.generation).filter(|_| reopen::takes_earlier(&records)) {
-                earlier.push(read_ended(self, key, before).await?);
+                earlier.push(read_generation(self, key, before).await?);
             }
             let now = read_head(Some(head.generation)).await?;
             if (now.created_at, now.incarnation) == (head.created_at, head.incarnation) {
@@ -160,13 +98,13 @@ impl Runtime {
         }
     }
 
-    /// Returns the run with that id if the same fork created it.
-    async fn find_fork(&self, own: RunKey, original: &RunHead, fork: &ForkRun) -> Result<Option<Restored>, RuntimeError> {
+    /// Returns the run with the id of the fork if the same fork created it.
+    async fn find_fork(&self, fork: &Fork, original: &RunHead) -> Result<Option<Restored>, RuntimeError> {
         // A fork continues in the generation that was copied. Older forks without their earlier logs continue in generation 0.
         for generation in [original.generation, 0] {
-            let Some(log) = self.store().read_run(own.clone(), Some(generation)).await? else { continue };
-            if is_made_by(&self.read_records(&log).await?, original, fork) {
-                return Ok(Some(Restored { created: false, head: self.read_head(&own).await? }));
+            let Some(log) = self.store().read_run(fork.key.clone(), Some(generation)).await? else { continue };
+            if is_made_by(&read_records(self, &log).await?, original, fork) {
+                return Ok(Some(Restored { created: false, head: self.read_head(&fork.key).await? }));
             }
         }
         Ok(None)
@@ -174,18 +112,27 @@ impl Runtime {
 }
 
 /// Returns true if `records` is the log in which such a fork of the original continues.
-fn is_made_by(records: &[Record], original: &RunHead, fork: &ForkRun) -> bool {
+fn is_made_by(records: &[Record], original: &RunHead, fork: &Fork) -> bool {
     // An earlier incarnation of the original may have been forked in the same way.
     let copied = records.first().and_then(Record::started).and_then(|started| started.origins.last());
     let is_of_its_life = copied.is_some_and(|origin| original.incarnation.is_none_or(|incarnation| incarnation == origin.seed));
     let asked = |event: &Event| match event {
         Event::RunForked(event) => {
             (&event.from, event.generation, event.is_reset) == (&original.key, original.generation, fork.is_reset)
-                && event.request_id == fork.wish()
+                && event.request_id == fork.request_id
         }
         _ => false,
     };
     is_of_its_life && records.iter().flat_map(|record| &record.events).any(asked)
+}
+
+/// Returns the request as text, which is the same for the same fork.
+fn describe(fork: &ForkRequest) -> String {
+    let from = fork.index.map_or("last".to_owned(), |index| index.0.to_string());
+    let (signals, children) =
+        (if fork.drop_signals { "drop" } else { "keep" }, if fork.restart_children { "restart" } else { "await" });
+    let version = fork.version.as_ref().map_or("same", Name::as_str);
+    format!("from {from}, signals {signals}, children {children}, version {version}")
 }
 
 /// The logs that a fork copies.
@@ -195,11 +142,11 @@ struct Copied {
     records: Vec<Record>,
 }
 
-fn new_id(head: &RunHead, records: &[Record], fork: &ForkRun) -> Result<RunId, RuntimeError> {
+fn new_id(head: &RunHead, records: &[Record], fork: &ForkRequest, is_reset: bool) -> Result<RunId, RuntimeError> {
     if let Some(id) = &fork.id {
         return Ok(id.clone());
     }
-    let what = match fork.is_reset {
+    let what = match is_reset {
         true => format!("reset-{}", reopen::point(head, records, fork.index).map_err(StoreError::from)?.0),
         false => format!("fork-{:016x}", fork.seed),
     };

@@ -9,17 +9,15 @@ use onward_core::api::{Signal, StartRequest};
 use onward_core::budget::{Allowance, Budget, BudgetHead};
 use onward_core::conversation::{ENTRY_SIGNAL, attachment_fault, says_nothing};
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
-use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
-use onward_core::task::{Task, TaskId, TaskState};
+use onward_core::task::TaskId;
 use onward_core::trace::TraceContext;
-use onward_core::{Attribute, Event, Name, Namespace, Payload, RunKey, TASK_KIND_PREFIX, attribute};
-use onward_store::{
-    Appended, ClaimedRun, Consequence, Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, Started, StoreError, TaskQuery,
-    VersionCount, WaitQuery,
-};
+use onward_core::{Event, Name, Payload, RunKey, TASK_KIND_PREFIX, Timestamp, attribute};
+use onward_store::sync::random_u64;
+use onward_store::{Appended, ClaimedRun, Consequence, Delete, Started, StoreError, WaitQuery};
 
 use crate::api::decide::Asking;
+use crate::api::execute::CallContext;
 use crate::schemas::depth::{check_event_payloads, check_payload};
 use crate::worker::inbox::Ticket;
 use crate::worker::profile::Worker;
@@ -28,64 +26,17 @@ use crate::{CallRef, Runtime, RuntimeError};
 /// Maximum size of a reason or feedback, in bytes: these are texts for people, not data.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// A request to start a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StartRun {
-    /// A repeat with the same key, kind and input is the same run.
-    pub key: RunKey,
-    pub kind: Name,
-    /// The code version that the run is pinned to.
-    pub version: Option<Name>,
-    pub input: Payload,
-    /// Seed of the run's random numbers.
-    pub seed: u64,
-    /// Delivered in the same write as the start, also if the run exists already.
-    pub signal: Option<SendSignal>,
-    /// Search attributes; ignored if the run exists already.
-    pub attributes: Vec<Attribute>,
-    /// Trace context of the caller, as a `traceparent`; an invalid value is ignored.
-    pub trace: Option<String>,
-    /// Budget of the run and its children; ignored if the run exists already.
-    pub budget: Option<Allowance>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct SendSignal {
-    pub name: Name,
-    pub payload: Payload,
-    /// Idempotency key: a repeat with the same id is the same signal.
-    pub signal_id: Option<String>,
-    /// The run that sent the signal.
-    pub sender: Option<RunKey>,
-}
-
-impl From<Signal> for SendSignal {
-    fn from(signal: Signal) -> SendSignal {
-        let Signal { name, payload, signal_id } = signal;
-        SendSignal { name, payload, signal_id, sender: None }
+/// Returns the input that appends a signal from outside.
+pub(crate) fn signal_input(signal: Signal) -> Result<Input, RuntimeError> {
+    let Signal { name, payload, signal_id } = signal;
+    if name.as_str() == ENTRY_SIGNAL {
+        return Err(RuntimeError::IdReserved { what: "signal name", id: name.to_string() });
     }
-}
-
-impl From<StartRequest> for StartRun {
-    fn from(request: StartRequest) -> StartRun {
-        let StartRequest { run, kind, version, input, seed, signal, trace, attributes, budget } = request;
-        let (signal, budget) = (signal.map(SendSignal::from), budget.map(Allowance::granted));
-        StartRun { key: run, kind, version, input, seed, signal, attributes, trace, budget }
+    if let Some(id) = &signal_id {
+        check_id("signal id", id)?;
     }
-}
-
-impl SendSignal {
-    pub(crate) fn into_input(self) -> Result<Input, RuntimeError> {
-        let SendSignal { name, payload, signal_id, sender } = self;
-        if name.as_str() == ENTRY_SIGNAL {
-            return Err(RuntimeError::IdReserved { what: "signal name", id: name.to_string() });
-        }
-        if let Some(id) = &signal_id {
-            check_id("signal id", id)?;
-        }
-        check_payload(&payload)?;
-        Ok(Input::signal(SignalReceived { name, payload, signal_id, sender }))
-    }
+    check_payload(&payload)?;
+    Ok(Input::signal(SignalReceived { name, payload, signal_id, sender: None }))
 }
 
 impl Runtime {
@@ -93,13 +44,14 @@ impl Runtime {
     /// for it.
     ///
     /// Cancel-safe: the run is then started or not, and if it is, a worker gets it.
-    pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
-        self.start_run_for(None, start).await
+    pub async fn start_run(&self, start: StartRequest) -> Result<Started, RuntimeError> {
+        self.start_run_for(start, CallContext::default()).await
     }
 
-    /// Starts a run like [`Runtime::start_run`] and records the requester: the name of a credential.
-    pub async fn start_run_for(&self, requester: Option<String>, start: StartRun) -> Result<Started, RuntimeError> {
-        let StartRun { key, kind, version, input, seed, signal, attributes, trace, budget } = start;
+    /// Starts a run like [`Runtime::start_run`], records the caller as its requester and grants the caller's allowance.
+    pub async fn start_run_for(&self, start: StartRequest, context: CallContext) -> Result<Started, RuntimeError> {
+        let StartRequest { run: key, kind, version, input, seed, signal, attributes, trace, budget } = start;
+        let (requester, budget) = (context.caller, context.allowance.or(budget.map(Allowance::granted)));
         if kind.as_str().starts_with(TASK_KIND_PREFIX) {
             return Err(RuntimeError::KindReserved { kind });
         }
@@ -109,7 +61,7 @@ impl Runtime {
         check_payload(&input)?;
         self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
-        let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
+        let signal = signal.map(signal_input).transpose()?.map(Box::new);
         let budget = budget.filter(|budget| !budget.limit.is_unlimited()).map(|budget| Box::new(BudgetHead::from(budget)));
         let started = RunStarted { version, attributes, trace, budget, requester, ..RunStarted::new(kind, input, seed) };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
@@ -162,8 +114,8 @@ impl Runtime {
     }
 
     /// Appends a signal to the run's mailbox.
-    pub async fn signal_run(&self, key: &RunKey, signal: SendSignal) -> Result<Appended, RuntimeError> {
-        self.append(key, signal.into_input()?).await
+    pub async fn signal_run(&self, key: &RunKey, signal: Signal) -> Result<Appended, RuntimeError> {
+        self.append(key, signal_input(signal)?).await
     }
 
     /// Requests cancellation of the run; its code may compensate first. A standalone task has no such code and ends at once.
@@ -209,25 +161,6 @@ impl Runtime {
         Ok(())
     }
 
-    /// Lists runs that were deleted individually, newest first, with the reason. The list reaches back as far as the retention.
-    pub async fn list_deleted(&self, query: DeletedQuery) -> Result<Vec<DeletedRun>, RuntimeError> {
-        Ok(self.store().list_deleted(query).await?)
-    }
-
-    pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, RuntimeError> {
-        Ok(self.store().list_runs(query).await?)
-    }
-
-    /// Counts the open runs for each version of each kind.
-    pub async fn list_versions(&self, namespace: Namespace) -> Result<Vec<VersionCount>, RuntimeError> {
-        Ok(self.store().count_versions(namespace).await?)
-    }
-
-    /// Returns the cost by model, day, run or tree, including deleted runs.
-    pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, RuntimeError> {
-        Ok(self.store().spend(query).await?)
-    }
-
     /// Lists open approvals, oldest first; the query's kind is ignored. Abandoned approvals, which cannot be decided, are left
     /// out.
     pub async fn list_approvals(&self, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
@@ -244,16 +177,6 @@ impl Runtime {
                 Ok(asked)
             }
         }
-    }
-
-    /// Lists quarantined tasks, oldest first; the query's state is ignored.
-    pub async fn list_quarantined(&self, query: TaskQuery) -> Result<Vec<Task>, RuntimeError> {
-        Ok(self.store().list_tasks(TaskQuery { state: Some(TaskState::Quarantined), ..query }).await?)
-    }
-
-    /// Lists open tasks in the order in which they were scheduled.
-    pub async fn list_tasks(&self, query: TaskQuery) -> Result<Vec<Task>, RuntimeError> {
-        Ok(self.store().list_tasks(query).await?)
     }
 
     /// Puts a quarantined task back on its queue and resets its count of lost workers.
@@ -310,6 +233,14 @@ impl Drop for Reservation {
             self.worker.runs.want();
         }
     }
+}
+
+/// Returns a unique run id; ids sort by time.
+pub fn new_run_id(now: Timestamp) -> String {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let bits = (u128::from(now.0) & ((1 << 48) - 1)) << 80 | u128::from(random_u64()) << 16 | u128::from(random_u64() & 0xffff);
+    let digit = |position: u32| DIGITS[(bits >> (5 * position) & 31) as usize] as char;
+    format!("run_{}", (0..26).rev().map(digit).collect::<String>())
 }
 
 /// Fails with `id_invalid` if an id of a caller breaks the rules of names.

@@ -14,7 +14,7 @@ use onward_core::view::created_at;
 use onward_core::{Index, Log, Record, RunId, RunKey};
 use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
 
-use crate::api::client::read_records;
+use crate::api::client::{read_generation, read_records};
 use crate::{Client, Runtime, RuntimeError};
 
 /// The result of an import.
@@ -33,16 +33,13 @@ const ATTEMPTS: u32 = 100;
 /// Number of runs that are restored concurrently.
 const TOGETHER: usize = 100;
 
-/// Page size of log reads, in records.
-const PAGE: usize = 1_000;
-
 /// Reads a run with all its generations.
 pub async fn export_run(client: &dyn Client, key: &RunKey) -> Result<ExportedRun, RuntimeError> {
     for _ in 0..ATTEMPTS {
         let head = client.read_head(key.clone()).await?;
         let mut logs = Vec::new();
         for generation in 0..head.generation {
-            logs.push(read_ended(client, key, generation).await?);
+            logs.push(read_generation(client, key, generation).await?);
         }
         let mut last = read_records(client, &head).await?;
         last.retain(|record| record.index < head.next_index);
@@ -55,20 +52,6 @@ pub async fn export_run(client: &dyn Client, key: &RunKey) -> Result<ExportedRun
     }
     let why = "its records do not match its head".to_owned();
     Err(StoreError::LogCorrupt { key: key.clone(), index: Index(0), why }.into())
-}
-
-/// Reads the log of a generation that has ended.
-pub(crate) async fn read_ended(client: &dyn Client, key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
-    let mut records: Vec<Record> = Vec::new();
-    while !ends(&records) {
-        let from = records.last().map_or(Index(0), Record::next_index);
-        let page = client.read_log(key.clone(), Some(generation), from, PAGE).await?;
-        if page.is_empty() {
-            break;
-        }
-        records.extend(page);
-    }
-    Ok(records)
 }
 
 /// Returns true if an export skips the run because it cannot be read.
@@ -143,7 +126,7 @@ async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option
             if !known.contains_key(&name) {
                 let here = runtime.store().read_run(link.run.clone(), Some(link.generation)).await?;
                 let asked = match (here, along.get(&link.run)) {
-                    (Some(here), _) => Some(children_asked_for(&runtime.read_records(&here).await?)),
+                    (Some(here), _) => Some(children_asked_for(&read_records(runtime, &here).await?)),
                     (None, Some(parent)) => parent.logs.get(link.generation as usize).map(|log| children_asked_for(log)),
                     (None, None) => None,
                 };
@@ -171,7 +154,7 @@ impl Owed<'_> {
         if head.status.is_closed() {
             return self.answer(&head).await;
         }
-        let Some(projection) = Projection::of(key.clone(), &self.runtime.read_records(&head).await?) else { return Ok(()) };
+        let Some(projection) = Projection::of(key.clone(), &read_records(self.runtime, &head).await?) else { return Ok(()) };
         for child in projection.children.values() {
             self.take_up(&projection, child).await?;
         }
@@ -183,7 +166,7 @@ impl Owed<'_> {
         for link in head.awaited_by() {
             if !self.parents.contains_key(&link.run) {
                 let projection = match self.runtime.store().read_run(link.run.clone(), None).await? {
-                    Some(parent) => Projection::of(link.run.clone(), &self.runtime.read_records(&parent).await?),
+                    Some(parent) => Projection::of(link.run.clone(), &read_records(self.runtime, &parent).await?),
                     None => None,
                 };
                 self.parents.insert(link.run.clone(), projection);

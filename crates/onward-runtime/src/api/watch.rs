@@ -7,13 +7,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use onward_core::view::{RunView, outcome};
+use onward_core::view::outcome;
 use onward_core::{Event, Failure, Index, Payload, Record, RunHead, RunKey};
 use onward_store::Started;
+use onward_store::sync::lock;
 use tokio::sync::Notify;
 
-use crate::by_run::{ByRun, lock};
-use crate::{Runtime, RuntimeError, StartRun};
+use crate::by_run::ByRun;
+use crate::{Runtime, RuntimeError, StartRequest};
 
 /// Maximum factor by which the poll interval grows over the fallback.
 const PATIENCE_MAX: u32 = 16;
@@ -221,8 +222,8 @@ impl Runtime {
     }
 
     /// Registers a watch, then starts the run, so the first read of the store can be skipped.
-    pub async fn start_and_watch(&self, start: StartRun) -> Result<(Started, OutcomeWatch), RuntimeError> {
-        let hung = Hung::new(self, &start.key, false);
+    pub async fn start_and_watch(&self, start: StartRequest) -> Result<(Started, OutcomeWatch), RuntimeError> {
+        let hung = Hung::new(self, &start.run, false);
         let started = self.start_run(start).await?;
         let older = started.created;
         Ok((started, OutcomeWatch { hung, older }))
@@ -231,12 +232,6 @@ impl Runtime {
     /// Watches the end of a run that is about to be started.
     pub(crate) fn watch_outcome(&self, key: &RunKey) -> OutcomeWatch {
         OutcomeWatch { hung: Hung::new(self, key, false), older: false }
-    }
-
-    /// Waits until the run is closed, through all its generations.
-    pub async fn wait_for_end(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
-        let _outcome = self.wait_for_outcome(key).await?;
-        self.read_run(key).await
     }
 
     /// Waits until the run is closed and returns its result, without reading its log.

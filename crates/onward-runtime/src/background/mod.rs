@@ -4,14 +4,14 @@
 //! shared store two more read what other servers wrote and answer their queries. All sleep until something is due, are woken by
 //! notifications, and poll once per fallback, so an idle process makes one query per fallback.
 
-pub(crate) mod alarm;
 pub(crate) mod outbox;
 pub(crate) mod tick;
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward_core::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -23,6 +23,42 @@ const SLEEP_MIN: Duration = Duration::from_millis(1);
 
 /// Delay before another look for a run that was announced as changed while its claim is under way.
 const SOON: Duration = Duration::from_millis(20);
+
+/// Wakes the background jobs when something is due earlier than expected.
+pub(crate) struct Alarm {
+    /// The earliest due time since the last `take`; `u64::MAX` if there is none.
+    due: AtomicU64,
+    news: AtomicBool,
+    rung: Notify,
+    /// Wakes the heartbeat task: a worker has joined and needs a session.
+    pub joined: Notify,
+}
+
+impl Default for Alarm {
+    fn default() -> Alarm {
+        Alarm { due: AtomicU64::new(u64::MAX), news: AtomicBool::new(false), rung: Notify::new(), joined: Notify::new() }
+    }
+}
+
+impl Alarm {
+    pub fn due_at(&self, at: Timestamp) {
+        if self.due.fetch_min(at.0, Ordering::SeqCst) > at.0 {
+            self.rung.notify_one();
+        }
+    }
+
+    pub fn news(&self) {
+        if !self.news.swap(true, Ordering::SeqCst) {
+            self.rung.notify_one();
+        }
+    }
+
+    /// Returns and clears the earliest due time, and whether the outbox has messages.
+    pub fn take(&self) -> (Option<Timestamp>, bool) {
+        let due = self.due.swap(u64::MAX, Ordering::SeqCst);
+        ((due != u64::MAX).then_some(Timestamp(due)), self.news.swap(false, Ordering::SeqCst))
+    }
+}
 
 /// The background jobs of a runtime. Dropping it aborts them.
 #[must_use = "background jobs stop when this is dropped"]
@@ -81,7 +117,7 @@ async fn keep_house(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
         loop {
             let sleep = runtime.sleep_until(until);
             let alarm = &runtime.hub().alarm;
-            if let Woken::By(hint) = wait(sleep, alarm.rung(), &mut stopped).await {
+            if let Woken::By(hint) = wait(sleep, alarm.rung.notified(), &mut stopped).await {
                 if !hint {
                     return;
                 }
@@ -101,7 +137,7 @@ async fn keep_sessions(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
         let next = runtime.beat_sessions().await;
         let sleep = runtime.sleep_until(next);
-        if let Woken::By(false) = wait(sleep, runtime.hub().alarm.someone_joined(), &mut stopped).await {
+        if let Woken::By(false) = wait(sleep, runtime.hub().alarm.joined.notified(), &mut stopped).await {
             return;
         }
     }
@@ -114,7 +150,7 @@ async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
         let until = whole + runtime.options().fallback;
         let sleep = if soon { SOON } else { until.saturating_duration_since(Instant::now()) };
-        if let Woken::By(false) = wait(sleep, runtime.hub().elsewhere.rung(), &mut stopped).await {
+        if let Woken::By(false) = wait(sleep, runtime.hub().elsewhere.rung.notified(), &mut stopped).await {
             return;
         }
         let all = Instant::now() >= until;
@@ -127,7 +163,7 @@ async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
 
 async fn keep_post(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
-        match wait(LISTENING_PACE, runtime.hub().broadcast.rung(), &mut stopped).await {
+        match wait(LISTENING_PACE, runtime.hub().broadcast.rung.notified(), &mut stopped).await {
             Woken::By(false) => return,
             Woken::By(true) => runtime.do_post(false).await,
             Woken::ByTime => runtime.do_post(true).await,

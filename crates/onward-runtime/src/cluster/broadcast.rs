@@ -7,20 +7,19 @@
 mod readers;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward_core::codec::Message;
 use onward_core::stream::{AttemptFailed, Speech};
-use onward_core::{Failure, Name, Namespace, Payload, RunKey, message};
+use onward_core::{Failure, Name, Payload, RunKey, message};
+use onward_store::sync::{lock, random_u64};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use crate::by_run::lock;
-use crate::cluster::listener::Hub;
-use crate::worker::rate_limits::Refusal;
+use crate::cluster::Hub;
+use crate::worker::rate_limits::RateLimited;
 use crate::{Emitted, Runtime, RuntimeError};
 use readers::Readers;
 
@@ -49,18 +48,7 @@ message! {
         /// Runs whose stream is read at the sender.
         6 => reading: Vec<RunKey>,
         7 => spoken: Vec<SpokenElsewhere>,
-        8 => closed: Vec<ClosedElsewhere>,
-    }
-}
-
-message! {
-    /// A call that its provider rate-limited.
-    struct ClosedElsewhere {
-        1 => namespace: Namespace,
-        2 => kind: Name,
-        /// Zero if the limit was ended by an operator.
-        3 => span_ms: u64,
-        4 => limit: Option<Name>,
+        8 => closed: Vec<RateLimited>,
     }
 }
 
@@ -115,12 +103,12 @@ pub(crate) struct Broadcast {
     readers: Readers,
     /// A local listener was added.
     has_listener: AtomicBool,
-    rung: Notify,
+    pub rung: Notify,
 }
 
 impl Default for Broadcast {
     fn default() -> Broadcast {
-        let id = RandomState::new().build_hasher().finish();
+        let id = random_u64();
         let (next_number, open, incoming, outgoing, wanted, has_listener, rung) = Default::default();
         Broadcast { id, next_number, open, incoming, outgoing, wanted, readers: Readers::default(), has_listener, rung }
     }
@@ -154,12 +142,12 @@ impl Hub {
         for spoken in message.spoken {
             self.heard(spoken);
         }
-        for ClosedElsewhere { namespace, kind, span_ms, limit } in message.closed {
-            if span_ms == 0 {
-                self.closed.reopen(&namespace, &kind, limit.as_ref());
+        for limited in message.closed {
+            if limited.span_ms == 0 {
+                self.closed.reopen(&limited);
                 self.workers.look(None);
             } else {
-                self.closed.close(&Refusal { namespace, kind, limit, span: Duration::from_millis(span_ms) });
+                self.closed.close(&limited);
             }
         }
         if let Some(asked) = message.asked {
@@ -196,10 +184,6 @@ impl Broadcast {
         }
     }
 
-    pub async fn rung(&self) {
-        self.rung.notified().await;
-    }
-
     fn message(&self) -> BroadcastMessage {
         let (listening, emitted, reading, spoken, closed) = Default::default();
         BroadcastMessage { from: self.id, asked: None, answered: None, listening, emitted, reading, spoken, closed }
@@ -227,24 +211,17 @@ impl Runtime {
     }
 
     /// Marks a key as rate-limited, here and elsewhere.
-    pub(crate) async fn close_limit(&self, refusal: Refusal) {
-        self.hub().closed.close(&refusal);
-        self.broadcast_limit(refusal).await;
+    pub(crate) async fn close_limit(&self, limited: RateLimited) {
+        self.hub().closed.close(&limited);
+        self.broadcast(BroadcastMessage { closed: vec![limited], ..self.hub().broadcast.message() }).await;
     }
 
     /// Ends the limit of a kind and of its key, here and elsewhere. Returns whether it was limited here.
-    pub(crate) async fn reopen_limit(&self, reopened: Refusal) -> bool {
-        let was_limited = self.hub().closed.reopen(&reopened.namespace, &reopened.kind, reopened.limit.as_ref());
+    pub(crate) async fn reopen_limit(&self, reopened: RateLimited) -> bool {
+        let was_limited = self.hub().closed.reopen(&reopened);
         self.hub().workers.look(None);
-        self.broadcast_limit(reopened).await;
+        self.broadcast(BroadcastMessage { closed: vec![reopened], ..self.hub().broadcast.message() }).await;
         was_limited
-    }
-
-    async fn broadcast_limit(&self, refusal: Refusal) {
-        let Refusal { namespace, kind, limit, span } = refusal;
-        let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let closed = vec![ClosedElsewhere { namespace, kind, span_ms, limit }];
-        self.broadcast(BroadcastMessage { closed, ..self.hub().broadcast.message() }).await;
     }
 
     /// Queries the code of a run that no local worker has; `None` if no other runtime takes up the query.
@@ -279,7 +256,8 @@ impl Runtime {
         }
         let has_listener = broadcast.has_listener.swap(false, Ordering::SeqCst);
         let listening = if is_time || has_listener { self.hub().emits.runs() } else { Vec::new() };
-        let reading = if broadcast.readers.is_time(is_time) { self.read_here() } else { Vec::new() };
+        let reading =
+            if broadcast.readers.is_time(is_time) { self.hub().streams.read_runs(self.clock().now()) } else { Vec::new() };
         let emitted = std::mem::take(&mut *lock(&broadcast.outgoing));
         if !listening.is_empty() || !emitted.is_empty() || !reading.is_empty() {
             self.broadcast(BroadcastMessage { listening, emitted, reading, ..broadcast.message() }).await;

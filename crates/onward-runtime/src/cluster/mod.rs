@@ -1,6 +1,65 @@
-//! Servers that share a store: broadcasts, workers of other servers, changes made elsewhere.
+//! Servers that share a store: broadcasts, changes made elsewhere, and the receiver of the store's change notifications.
+//!
+//! The receiver runs on the store's own thread: it must return quickly and must not call the store, so it has no reference to it.
 
 pub(crate) mod broadcast;
-pub(crate) mod listener;
 pub(crate) mod refresh;
-pub(crate) mod workers;
+
+use onward_store::{Change, Listener};
+
+use crate::api::watch::Watches;
+use crate::background::Alarm;
+use crate::cluster::broadcast::Broadcast;
+use crate::cluster::refresh::Elsewhere;
+use crate::stream::Streams;
+use crate::stream::emits::Emits;
+use crate::worker::inbox::Inboxes;
+use crate::worker::profile::Workers;
+use crate::worker::rate_limits::ClosedLimits;
+use crate::worker::replays::Replays;
+
+#[derive(Default)]
+pub(crate) struct Hub {
+    pub inboxes: Inboxes,
+    pub watches: Watches,
+    pub workers: Workers,
+    pub alarm: Alarm,
+    pub emits: Emits,
+    pub replays: Replays,
+    pub elsewhere: Elsewhere,
+    pub broadcast: Broadcast,
+    pub streams: Streams,
+    pub closed: ClosedLimits,
+}
+
+impl Listener for Hub {
+    fn changed(&self, change: Change<'_>) {
+        match change {
+            Change::Appended { head, record } => {
+                match record.commit {
+                    None => self.inboxes.appended(head, record),
+                    Some(_) => self.inboxes.committed(head, record),
+                }
+                self.streams.appended(head, record);
+                self.watches.appended(head, record);
+                self.workers.appended(head, record);
+            }
+            Change::RunPending { head } => self.workers.run_pending(head),
+            Change::TaskQueued { task } => self.workers.task_queued(task),
+            Change::DueAt(at) => self.alarm.due_at(at),
+            Change::OutboxGrew => self.alarm.news(),
+            Change::Elsewhere { run, ends } => {
+                self.elsewhere.changed(run);
+                self.watches.look(run, ends);
+            }
+            Change::WorkElsewhere { namespace } => self.workers.look(Some(namespace)),
+            Change::Told { message } => self.told(message),
+            Change::Missed => {
+                self.elsewhere.missed();
+                self.watches.look_all();
+                self.workers.look(None);
+                self.alarm.news();
+            }
+        }
+    }
+}

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use onward_core::RunKey;
 use onward_store::StoreError;
+use onward_store::sync::lock;
 use tokio::sync::Notify;
 
 use crate::Runtime;
-use crate::by_run::lock;
-use crate::cluster::listener::Hub;
+use crate::cluster::Hub;
 
 /// Number of runs in one query to the store.
 const RUNS_AT_ONCE: usize = 1_000;
@@ -26,7 +26,7 @@ pub(crate) struct Elsewhere {
     changed: Mutex<BTreeSet<RunKey>>,
     /// Any run may have changed.
     missed: AtomicBool,
-    rung: Notify,
+    pub rung: Notify,
 }
 
 impl Elsewhere {
@@ -39,11 +39,6 @@ impl Elsewhere {
     pub fn missed(&self) {
         self.missed.store(true, Ordering::SeqCst);
         self.rung.notify_one();
-    }
-
-    /// Waits for a notification; one that came before the call counts.
-    pub async fn rung(&self) {
-        self.rung.notified().await;
     }
 
     /// Returns and clears the changed runs; `None` stands for all.

@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use onward_core::{KindSchemas, Name, Namespace, Payload, RunKey, Timestamp, is_internal_task};
 use onward_store::StoreError;
 
-use crate::by_run::lock;
 use crate::{Runtime, RuntimeError};
 #[cfg(feature = "schema")]
 use compiled::Compiled;
+use onward_store::sync::lock;
 
 /// Number of namespaces in the cache; beyond it, the cache is cleared.
 const NAMESPACES_MAX: usize = 10_000;

@@ -142,17 +142,9 @@ impl Buffer {
         self.known.as_ref().map(|known| (known.generation, known.next))
     }
 
-    /// Adds frames of an attempt at this server. Returns true if any of them is new.
-    pub fn speak(&mut self, speech: Speech, now: Timestamp) -> bool {
-        self.take(speech, now, true)
-    }
-
-    /// Adds frames of an attempt at another server. Returns true if any of them is new.
-    pub fn hear(&mut self, speech: Speech, now: Timestamp) -> bool {
-        self.take(speech, now, false)
-    }
-
-    fn take(&mut self, speech: Speech, now: Timestamp, is_here: bool) -> bool {
+    /// Adds frames of an attempt, at this server or (`is_here` is false) forwarded by another. Returns true if any of them is
+    /// new.
+    pub fn speak(&mut self, speech: Speech, now: Timestamp, is_here: bool) -> bool {
         let Speech { task, claim, attempt, frames } = speech;
         let (generation, call_id) = (task.generation, task.call_id);
         if self.known.as_ref().is_some_and(|known| known.generation > generation) {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use onward_core::RunKey;
+use onward_store::sync::lock;
 use tokio::sync::broadcast;
 
-use crate::by_run::lock;
 use crate::{Emitted, Runtime};
 
 /// Number of emitted values that a slow listener may fall behind.

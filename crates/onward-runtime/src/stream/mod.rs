@@ -51,7 +51,7 @@ impl Streams {
     /// Adds frames of an attempt. Returns true if any of them is new.
     pub fn speak(&self, speech: Speech, now: Timestamp) -> bool {
         let run = speech.task.run.clone();
-        self.edit(&run, now, |buffer| buffer.speak(speech, now))
+        self.edit(&run, now, |buffer| buffer.speak(speech, now, true))
     }
 
     /// Adds frames of an attempt at another server if the stream is open here. A new reader is sent all frames of an attempt
@@ -61,7 +61,7 @@ impl Streams {
         self.update(&run, |buffer| {
             let is_young = buffer.born_at.elapsed() < BEGINNING_MAX;
             if !(is_young && buffer.lacks_beginning(&speech)) {
-                buffer.hear(speech, buffer.said_at.max(buffer.read_at));
+                buffer.speak(speech, buffer.said_at.max(buffer.read_at), false);
             }
         });
     }
@@ -184,11 +184,6 @@ impl Streams {
 }
 
 impl Runtime {
-    /// Returns how many streams are read here at this moment.
-    pub fn streams_read(&self) -> usize {
-        self.hub().streams.read_runs(self.clock().now()).len()
-    }
-
     /// Adds frames of a task attempt to the stream of its run. Not recorded.
     pub(crate) fn speak(&self, speech: Speech) {
         let (hub, now) = (self.hub(), self.clock().now());

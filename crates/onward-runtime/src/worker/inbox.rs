@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onward_core::{Epoch, Index, Record, RunHead, RunKey};
+use onward_store::sync::lock;
 use onward_store::{ClaimedRun, KnownRun, RunUpdate};
 
-use crate::by_run::{ByRun, lock};
+use crate::by_run::ByRun;
 use crate::worker::connection::Question;
 use crate::worker::profile::{Permit, Worker};
 
@@ -65,12 +66,6 @@ enum SlotTarget {
 /// Distinguishes reservations of the same run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
-
-enum Acceptance {
-    Yes,
-    /// Another worker has claimed the run.
-    Lost,
-}
 
 impl Inboxes {
     /// Creates a slot for a run that is about to be started; `None` if there is one, because the run exists or is being
@@ -155,7 +150,7 @@ impl Inboxes {
     pub fn appended(&self, head: &RunHead, record: &Record) {
         // First the window, then the slot: a claim that ends in between has created its slot before it closes the window (B1).
         self.window.keep(head, record);
-        if let Some(Acceptance::Lost) = self.slots.update(&head.key, |slot| slot.take(head, record)) {
+        if self.slots.update(&head.key, |slot| slot.take(head, record)) == Some(false) {
             self.remove(&head.key, |slot| slot.epoch.is_some_and(|epoch| head.epoch > epoch));
         }
     }
@@ -179,7 +174,7 @@ impl Inboxes {
 
     /// Delivers records that were read from the store, of any process.
     pub fn caught_up(&self, since: &RunUpdate) {
-        if let Some(Acceptance::Lost) = self.slots.update(&since.head.key, |slot| slot.catch_up(since)) {
+        if self.slots.update(&since.head.key, |slot| slot.catch_up(since)) == Some(false) {
             self.remove(&since.head.key, |slot| slot.epoch.is_some_and(|epoch| since.head.epoch > epoch));
         }
     }
@@ -224,13 +219,14 @@ impl Inboxes {
 }
 
 impl InboxSlot {
-    fn take(&mut self, head: &RunHead, record: &Record) -> Acceptance {
+    /// Takes the next input. Returns false if another worker has claimed the run.
+    fn take(&mut self, head: &RunHead, record: &Record) -> bool {
         if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
             self.tell_lost();
-            return Acceptance::Lost; // B2
+            return false; // B2
         }
         if head.generation != self.generation || record.index < self.next {
-            return Acceptance::Yes;
+            return true;
         }
         self.next = record.next_index();
         match &mut self.to {
@@ -238,7 +234,7 @@ impl InboxSlot {
             SlotTarget::Kept(records) => drop(records.insert(record.index, record.clone())),
         }
         self.pass(head, record);
-        Acceptance::Yes
+        true
     }
 
     /// Advances `read_to` if nothing is missing before the record. After a gap, and after a record of a later claim, the store
@@ -250,14 +246,15 @@ impl InboxSlot {
         }
     }
 
-    /// Delivers what was read from the store. Records of this process may come again.
-    fn catch_up(&mut self, RunUpdate { generation, head, records }: &RunUpdate) -> Acceptance {
+    /// Delivers what was read from the store. Records of this process may come again. Returns false if another worker has
+    /// claimed the run.
+    fn catch_up(&mut self, RunUpdate { generation, head, records }: &RunUpdate) -> bool {
         if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
             self.tell_lost();
-            return Acceptance::Lost; // B2
+            return false; // B2
         }
         if *generation != self.generation {
-            return Acceptance::Yes; // read for an earlier claim (B2)
+            return true; // read for an earlier claim (B2)
         }
         let inputs = records.iter().filter(|record| record.commit.is_none() && record.index >= self.read_to);
         match &mut self.to {
@@ -265,7 +262,7 @@ impl InboxSlot {
             SlotTarget::Kept(kept) => kept.extend(inputs.map(|record| (record.index, record.clone()))),
         }
         self.read_to = records.last().map_or(self.read_to, |last| self.read_to.max(last.next_index()));
-        Acceptance::Yes
+        true
     }
 
     fn skip_to(&mut self, next: Index) {

@@ -10,10 +10,10 @@
 use std::sync::{Arc, Mutex};
 
 use onward_core::{Epoch, RunKey, Status, Timestamp};
+use onward_store::sync::lock;
 use onward_store::{Consequence, StoreError};
 
 use crate::Runtime;
-use crate::by_run::lock;
 use crate::worker::profile::Worker;
 
 /// An epoch that no worker ever has.

@@ -8,18 +8,19 @@ use std::sync::atomic::Ordering;
 
 use onward_core::event::{RunPaused, TaskAttemptEnded};
 use onward_core::run::{Commit, Committed, Input};
+use onward_core::stream::Speech;
 use onward_core::task::{Task, TaskId, TaskReport, TaskState};
-use onward_core::{Epoch, Name, RunKey, WorkerId};
-use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Consequence, StoreError, StoreFuture, TaskQuery};
+use onward_core::{Epoch, Index, Name, Record, RunKey, WorkerId};
+use onward_store::sync::lock;
+use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Consequence, StoreError, StoreFuture, TaskQuery};
 
-use crate::Runtime;
-use crate::by_run::lock;
 use crate::counts::is_empty_answer;
-use crate::worker::connection::Question;
+use crate::worker::connection::{ConnectionFuture, Question, WorkerConnection};
 use crate::worker::inbox::Inbox;
 use crate::worker::profile::{Permit, Worker, WorkerProfile};
-use crate::worker::rate_limits::{Refusal, closes_for};
+use crate::worker::rate_limits::{RateLimited, closes_for};
 use crate::worker::supply::Looking;
+use crate::{DriveInput, Emitted, Runtime, RuntimeError};
 
 /// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker leaves.
 #[derive(Clone)]
@@ -49,7 +50,7 @@ impl Runtime {
         let worker = Arc::new(Worker::new(profile, self.clock().steady()));
         self.plan_comparison(&worker);
         self.hub().workers.add(worker.clone());
-        self.hub().alarm.joined();
+        self.hub().alarm.joined.notify_one(); // it needs a session
         LocalConnection { membership: Arc::new(Membership { runtime: self.clone(), worker }) }
     }
 }
@@ -63,34 +64,6 @@ impl LocalConnection {
         &self.membership.runtime
     }
 
-    /// Waits for runs to execute, at most `limit`. Each has an inbox slot already: inputs that arrive from now on are buffered
-    /// until [`LocalConnection::open_inbox`], and the run counts against `runs_max` until [`LocalConnection::close_inbox`]. If `records`
-    /// is missing, read the log first.
-    ///
-    /// Cancel-safe: claimed runs wait for the next call.
-    pub async fn next_runs(&self, limit: usize) -> Vec<ClaimedRun> {
-        let fallback = self.runtime().options().fallback;
-        self.worker().runs.next(limit, || fallback, || self.look_for_runs(limit)).await
-    }
-
-    /// Waits for tasks to execute, at most `limit`. Their leases are extended until they are reported, but a task with a
-    /// heartbeat timeout has to send its own heartbeats.
-    ///
-    /// Cancel-safe: claimed tasks wait for the next call.
-    pub async fn next_tasks(&self, limit: usize) -> Vec<Task> {
-        let (hub, fallback) = (self.runtime().hub(), self.runtime().options().fallback);
-        let pause = || hub.closed.opens_in().unwrap_or(fallback).min(fallback);
-        self.worker().tasks.next(limit, pause, || self.look_for_tasks(limit)).await
-    }
-
-    /// Waits for queries for runs that no worker holds, of kinds that the worker has code for.
-    ///
-    /// Cancel-safe: waiting queries are returned by the next call.
-    pub async fn next_questions(&self) -> Vec<Question> {
-        let fallback = self.runtime().options().fallback;
-        self.worker().questions.next(usize::MAX, || fallback * 60, || {}).await
-    }
-
     /// Records a sign of life of a remote worker, which extends its lease.
     pub fn heard(&self) {
         let (worker, now) = (self.worker(), self.runtime().clock().steady());
@@ -99,7 +72,7 @@ impl LocalConnection {
         }
         if worker.away.load(Ordering::SeqCst) && !worker.left.load(Ordering::SeqCst) {
             lock(&worker.session).beat_at(now); // it is back: renew the session at once
-            self.runtime().hub().alarm.joined();
+            self.runtime().hub().alarm.joined.notify_one();
         }
     }
 
@@ -127,75 +100,6 @@ impl LocalConnection {
         } else {
             self.membership.give_back_later();
         }
-    }
-
-    /// Delivers the inputs buffered since the claim of `epoch` and later ones to `inbox`; calls `lost` at once if the claim is
-    /// lost.
-    pub fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
-        self.runtime().hub().inboxes.open(key, epoch, inbox);
-    }
-
-    /// Closes the inbox: the worker no longer has the run in memory. No error if it is closed or lost already.
-    pub fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
-        self.runtime().hub().inboxes.close(key, epoch);
-        self.runtime().hub().replays.end(key, epoch);
-    }
-
-    pub fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
-        let (hub, epoch) = (self.runtime().hub(), commit.epoch);
-        if !hub.replays.is_open(&commit.key, epoch) {
-            return self.runtime().store().commit(commit);
-        }
-        let (hub, key) = (hub.clone(), commit.key.clone());
-        let committed = self.runtime().store().commit(commit);
-        Box::pin(async move {
-            let committed = committed.await?;
-            hub.replays.agreed(&key, epoch);
-            Ok(committed)
-        })
-    }
-
-    /// Releases a lease and closes the inbox. No error if the lease is lost already.
-    pub async fn release(&self, key: &RunKey, epoch: Epoch) -> Result<(), StoreError> {
-        self.close_inbox(key, epoch);
-        let released = self.runtime().store().release_run(key.clone(), epoch).await;
-        self.worker().leases.noted(released, self.runtime().clock().now())
-    }
-
-    /// Pauses the run with a report, unless another worker holds it by now, which the same write checks.
-    pub async fn pause(&self, key: &RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> Result<Appended, StoreError> {
-        self.runtime().store().append_input(key.clone(), Input::by_holder(report, generation, epoch)).await
-    }
-
-    /// Reports the result or a heartbeat of claim number `claim` of a task.
-    pub async fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> Result<(), StoreError> {
-        let held = &self.worker().held;
-        let (ends, ended) = (report.ends(), report.attempt_ended(&id, claim));
-        let lets_go = report.lets_go();
-        let lease = held.lease(&id, self.runtime().options().lease);
-        if let TaskReport::Failed(failure) = report.without_cost() {
-            self.runtime().say_failed(&id, claim, held, failure);
-        }
-        if ends {
-            self.runtime().send_spoken().await; // frames become visible before the result
-        }
-        if let (Some(span), Some(kind)) = (closes_for(&report), held.kind(&id, claim)) {
-            let limit = self.worker().profile.task_limits.get(&kind).cloned();
-            let refusal = Refusal { namespace: id.run.namespace.clone(), kind, limit, span };
-            self.runtime().close_limit(refusal).await; // before the next task is claimed
-        }
-        let is_empty = is_empty_answer(&report);
-        let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
-        if is_empty && answer.is_ok() {
-            self.runtime().counts().empty_answers.one(); // a repeated report is counted once
-        }
-        if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
-            self.record_late(&id, ended).await?;
-        }
-        if lets_go || matches!((&answer, ends), (Ok(()), true) | (Err(StoreError::TaskAttemptOver(_)), _)) {
-            held.end(&id, claim);
-        }
-        answer
     }
 
     /// Reports the state of a task on behalf of this session, without a report of the worker. It has no effect once the worker
@@ -252,10 +156,11 @@ impl LocalConnection {
             self.worker().held.add(task); // this session has it already
             return Ok(Adoption::Adopted);
         }
-        self.worker().held.begin_adoption(task);
+        self.worker().held.add(task);
+        self.worker().held.set_being_adopted(id, claim, true);
         match self.report_task(id.clone(), claim, TaskReport::Adopted { session: profile.id.clone() }).await {
             Ok(()) => {
-                self.worker().held.end_adoption(id, claim);
+                self.worker().held.set_being_adopted(id, claim, false);
                 Ok(Adoption::Adopted)
             }
             Err(StoreError::TaskAttemptOver(_)) => Ok(Adoption::Over),
@@ -264,24 +169,6 @@ impl LocalConnection {
                 Err(error)
             }
         }
-    }
-
-    /// Waits until the attempt has ended: reported, canceled, timed out, or claimed by another worker. Stop executing it then.
-    pub async fn task_over(&self, id: &TaskId, claim: u64) {
-        self.worker().held.over(id, claim).await;
-    }
-
-    /// Ends the membership: no more runs, tasks and heartbeats. The caller has released what it received; this releases the
-    /// work on its way.
-    pub async fn leave(&self) {
-        self.membership.go();
-        let (runs, tasks) = (self.worker().runs.drain(), self.worker().tasks.drain());
-        give_back(self.runtime(), self.worker(), runs, tasks).await;
-    }
-
-    /// Takes permits for up to `count` runs (W2).
-    pub(crate) fn take_seats(&self, count: usize) -> Vec<Permit> {
-        self.worker().take_seats(count)
     }
 
     pub(crate) fn worker(&self) -> &Arc<Worker> {
@@ -307,6 +194,127 @@ impl LocalConnection {
         if let Some(looking) = worker.tasks.begin_look() {
             tokio::spawn(claim_tasks(runtime, worker, limit.max(1), looking));
         }
+    }
+}
+
+impl WorkerConnection for LocalConnection {
+    fn next_runs(&self, limit: usize) -> ConnectionFuture<'_, Vec<ClaimedRun>> {
+        let fallback = self.runtime().options().fallback;
+        Box::pin(self.worker().runs.next(limit, move || fallback, move || self.look_for_runs(limit)))
+    }
+
+    fn claim_run(&self, key: RunKey, delivery: DriveInput) -> ConnectionFuture<'_, Result<ClaimedOne, RuntimeError>> {
+        Box::pin(self.claim_one(key, delivery))
+    }
+
+    fn next_tasks(&self, limit: usize) -> ConnectionFuture<'_, Vec<Task>> {
+        let (hub, fallback) = (self.runtime().hub(), self.runtime().options().fallback);
+        let pause = move || hub.closed.opens_in().unwrap_or(fallback).min(fallback);
+        Box::pin(self.worker().tasks.next(limit, pause, move || self.look_for_tasks(limit)))
+    }
+
+    fn next_questions(&self) -> ConnectionFuture<'_, Vec<Question>> {
+        let fallback = self.runtime().options().fallback;
+        Box::pin(self.worker().questions.next(usize::MAX, move || fallback * 60, || {}))
+    }
+
+    fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
+        self.runtime().hub().inboxes.open(key, epoch, inbox);
+    }
+
+    fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
+        self.runtime().hub().inboxes.close(key, epoch);
+        self.runtime().hub().replays.end(key, epoch);
+    }
+
+    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'static, Vec<Record>> {
+        let store = self.runtime().store().clone();
+        Box::pin(async move { store.read_log(key, generation, from, limit).await })
+    }
+
+    fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
+        let (hub, epoch) = (self.runtime().hub(), commit.epoch);
+        if !hub.replays.is_open(&commit.key, epoch) {
+            return self.runtime().store().commit(commit);
+        }
+        let (hub, key) = (hub.clone(), commit.key.clone());
+        let committed = self.runtime().store().commit(commit);
+        Box::pin(async move {
+            let committed = committed.await?;
+            hub.replays.agreed(&key, epoch);
+            Ok(committed)
+        })
+    }
+
+    fn release(&self, key: RunKey, epoch: Epoch) -> StoreFuture<'static, ()> {
+        let port = self.clone();
+        Box::pin(async move {
+            port.close_inbox(&key, epoch);
+            let released = port.runtime().store().release_run(key, epoch).await;
+            port.worker().leases.noted(released, port.runtime().clock().now())
+        })
+    }
+
+    fn pause(&self, key: RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()> {
+        let store = self.runtime().store().clone();
+        Box::pin(async move { store.append_input(key, Input::by_holder(report, generation, epoch)).await.map(drop) })
+    }
+
+    fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let held = &self.worker().held;
+            let (ends, ended) = (report.ends(), report.attempt_ended(&id, claim));
+            let lets_go = report.lets_go();
+            let lease = held.lease(&id, self.runtime().options().lease);
+            if let TaskReport::Failed(failure) = report.without_cost() {
+                self.runtime().say_failed(&id, claim, held, failure);
+            }
+            if ends {
+                self.runtime().send_spoken().await; // frames become visible before the result
+            }
+            if let (Some(span_ms), Some(kind)) = (closes_for(&report), held.kind(&id, claim)) {
+                let limit = self.worker().profile.task_limits.get(&kind).cloned();
+                let limited = RateLimited { namespace: id.run.namespace.clone(), kind, limit, span_ms };
+                self.runtime().close_limit(limited).await; // before the next task is claimed
+            }
+            let is_empty = is_empty_answer(&report);
+            let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
+            if is_empty && answer.is_ok() {
+                self.runtime().counts().empty_answers.one(); // a repeated report is counted once
+            }
+            if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
+                self.record_late(&id, ended).await?;
+            }
+            if lets_go || matches!((&answer, ends), (Ok(()), true) | (Err(StoreError::TaskAttemptOver(_)), _)) {
+                held.end(&id, claim);
+            }
+            answer
+        })
+    }
+
+    fn task_over(&self, id: TaskId, claim: u64) -> ConnectionFuture<'_, ()> {
+        Box::pin(async move { self.worker().held.over(&id, claim).await })
+    }
+
+    fn emit(&self, key: &RunKey, emitted: Emitted) {
+        self.runtime().emit(key, emitted);
+    }
+
+    fn speak(&self, speech: Speech) -> Option<Speech> {
+        self.runtime().speak(speech);
+        None
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.runtime().store().payload_bytes_max()
+    }
+
+    fn leave(&self) -> ConnectionFuture<'_, ()> {
+        Box::pin(async move {
+            self.membership.go();
+            let (runs, tasks) = (self.worker().runs.drain(), self.worker().tasks.drain());
+            give_back(self.runtime(), self.worker(), runs, tasks).await;
+        })
     }
 }
 
@@ -397,16 +405,7 @@ impl Membership {
         self.runtime.hub().workers.remove(&self.worker);
         drop(self.worker.questions.drain()); // they are retried elsewhere
     }
-}
 
-impl Drop for Membership {
-    fn drop(&mut self) {
-        self.go();
-        self.give_back_later();
-    }
-}
-
-impl Membership {
     /// Releases the work that waits for the worker.
     fn give_back_later(&self) {
         let (runs, tasks) = (self.worker.runs.drain(), self.worker.tasks.drain());
@@ -415,6 +414,13 @@ impl Membership {
             let (runtime, worker) = (self.runtime.clone(), self.worker.clone());
             tokio.spawn(async move { give_back(&runtime, &worker, runs, tasks).await });
         }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.go();
+        self.give_back_later();
     }
 }
 

@@ -8,16 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use onward_core::run::NewRun;
 use onward_core::task::Task;
 use onward_core::{Name, Namespace, Record, RunHead, Timestamp, WorkerId};
 use onward_store::ClaimedRun;
+use onward_store::sync::{lock, read, write};
 use tokio::sync::Notify;
 
-use crate::by_run::lock;
 use crate::worker::connection::Question;
 use crate::worker::leases::Leases;
 use crate::worker::running_tasks::HeldTasks;
@@ -159,21 +159,21 @@ pub(crate) struct Workers {
 
 impl Workers {
     pub fn list(&self) -> Vec<Arc<Worker>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read(&self.all).clone()
     }
 
     pub fn add(&self, worker: Arc<Worker>) {
-        self.all.write().unwrap_or_else(PoisonError::into_inner).push(worker);
+        write(&self.all).push(worker);
     }
 
     pub fn remove(&self, worker: &Arc<Worker>) {
-        self.all.write().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, worker));
+        write(&self.all).retain(|other| !Arc::ptr_eq(other, worker));
     }
 
     /// Takes a permit of the least busy worker that can take the run.
     pub fn seat_for(&self, run: &NewRun) -> Option<(Arc<Worker>, Permit)> {
         let (namespace, kind, version) = (&run.key.namespace, &run.started.kind, &run.started.version);
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.all);
         let able = all.iter().filter(|worker| worker.knows_kind(namespace, kind, version) && worker.takes_work());
         let worker = able.min_by_key(|worker| worker.seats.load(Ordering::SeqCst))?;
         Some((worker.clone(), worker.take_seats(1).pop()?))
@@ -181,13 +181,13 @@ impl Workers {
 
     /// Returns a worker that takes work and has code for the run, however busy it is.
     pub fn knowing(&self, head: &RunHead) -> Option<Arc<Worker>> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.all);
         all.iter().find(|worker| worker.knows(head) && worker.takes_work()).cloned()
     }
 
     /// Returns the version that new runs of a kind are pinned to: that of the worker that joined last.
     pub fn current_version(&self, namespace: &Namespace, kind: &Name) -> Option<Name> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.all);
         let able = |worker: &&Arc<Worker>| worker.profile.namespace == *namespace && worker.takes_work();
         let knowing = all.iter().rev().filter(able).find(|worker| worker.profile.knows.contains_key(kind))?;
         knowing.profile.current.get(kind).cloned()
@@ -228,6 +228,6 @@ impl Workers {
     }
 
     fn each(&self, visit: impl FnMut(&Arc<Worker>)) {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(visit);
+        read(&self.all).iter().for_each(visit);
     }
 }

@@ -14,15 +14,16 @@
 //! - CL3: when the limit ends, one waiting task is released first, and then twice as many in each [`BEAT`]: if the provider
 //!   still refuses, it refuses a few tasks and not all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::task::TaskReport;
-use onward_core::{Name, Namespace};
+use onward_core::{Name, Namespace, Timestamp, message};
+use onward_store::sync::lock;
 use tokio::time::Instant;
 
-use crate::by_run::lock;
+use crate::Runtime;
 use crate::worker::profile::WorkerProfile;
 
 /// Failure code of a refused attempt; workers that declare no key report the wait as the delay of their next attempt.
@@ -37,14 +38,16 @@ const BEAT: Duration = Duration::from_millis(250);
 /// Number of intervals after which all waiting tasks are released.
 const BEATS: u32 = 12;
 
-/// A call that the provider refused because of a rate limit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub namespace: Namespace,
-    pub kind: Name,
-    /// `None` if the worker declares none.
-    pub limit: Option<Name>,
-    pub span: Duration,
+message! {
+    /// A call that its provider refused because of a rate limit.
+    pub(crate) struct RateLimited {
+        1 => namespace: Namespace,
+        2 => kind: Name,
+        /// Zero if an operator has ended the limit.
+        3 => span_ms: u64,
+        /// The key; absent if the worker declares none.
+        4 => limit: Option<Name>,
+    }
 }
 
 /// The scope of a limit.
@@ -98,10 +101,10 @@ pub(crate) struct Portion {
 pub(crate) struct ClosedLimits(Mutex<BTreeMap<RateLimitKey, Closed>>);
 
 impl ClosedLimits {
-    pub fn close(&self, refusal: &Refusal) {
-        let Refusal { namespace, kind, limit, span } = refusal;
+    pub fn close(&self, limited: &RateLimited) {
+        let RateLimited { namespace, kind, limit, span_ms } = limited;
         let now = Instant::now();
-        let until = now + (*span).min(CLOSED_MAX); // CL1
+        let until = now + Duration::from_millis(*span_ms).min(CLOSED_MAX); // CL1
         let mut limits = lock(&self.0);
         limits.retain(|_, closed| !closed.is_over(now));
         let for_all = limit.clone().map(RateLimitKey::Limit);
@@ -114,11 +117,12 @@ impl ClosedLimits {
     }
 
     /// Ends the limit of a kind and of its key. Returns whether one of them was limited.
-    pub fn reopen(&self, namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> bool {
+    pub fn reopen(&self, reopened: &RateLimited) -> bool {
+        let RateLimited { namespace, kind, limit, .. } = reopened;
         let (now, mut limits) = (Instant::now(), lock(&self.0));
         let mut remove = |key: &RateLimitKey| limits.remove(key).is_some_and(|closed| closed.until > now);
         let was_kind = remove(&RateLimitKey::Kind(namespace.clone(), kind.clone()));
-        limit.is_some_and(|limit| remove(&RateLimitKey::Limit(limit.clone()))) || was_kind
+        limit.as_ref().is_some_and(|limit| remove(&RateLimitKey::Limit(limit.clone()))) || was_kind
     }
 
     /// Returns what a worker with room for `limit` tasks may claim now. Report for each portion how much of it was
@@ -171,12 +175,72 @@ impl ClosedLimits {
     }
 }
 
-/// Returns for how long the report of an attempt limits its key.
-pub(crate) fn closes_for(report: &TaskReport) -> Option<Duration> {
+/// Returns for how many milliseconds the report of an attempt limits its key.
+pub(crate) fn closes_for(report: &TaskReport) -> Option<u64> {
     let TaskReport::Failed(failure) = report.without_cost() else { return None };
     let is_older = failure.retryable && failure.code == RATE_LIMITED;
-    let span = failure.limited_ms.map(u64::from).or_else(|| failure.retry_after_ms.filter(|_| is_older))?;
-    Some(Duration::from_millis(span))
+    failure.limited_ms.map(u64::from).or_else(|| failure.retry_after_ms.filter(|_| is_older))
+}
+
+/// A kind of task whose key is rate-limited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateLimit {
+    pub kind: Name,
+    /// Time at which tasks of the kind are released again.
+    pub until: Timestamp,
+}
+
+impl Runtime {
+    /// Lists the kinds of a namespace that are rate-limited for at least one worker, as this runtime knows them, with the latest
+    /// end.
+    pub async fn list_rate_limits(&self, namespace: &Namespace) -> Vec<RateLimit> {
+        let (now, mut found) = (self.clock().now(), BTreeMap::new());
+        for (kind, limit) in self.kinds_with_limits(namespace).await {
+            if let Some(left) = self.hub().closed.closed_for(namespace, &kind, limit.as_ref()) {
+                let until = found.entry(kind).or_insert(now);
+                *until = (*until).max(now.after(left));
+            }
+        }
+        found.into_iter().map(|(kind, until)| RateLimit { kind, until }).collect()
+    }
+
+    /// Releases the tasks of a kind, and those of other kinds that share its key, here and at the other runtimes. Returns whether
+    /// the kind was rate-limited here. If the provider still refuses, the next attempt limits the key again.
+    pub async fn reopen_rate_limit(&self, namespace: &Namespace, kind: &Name) -> bool {
+        let workers = self.kinds_with_limits(namespace).await;
+        let mut limits: BTreeSet<Option<Name>> =
+            workers.into_iter().filter(|(of, _)| of == kind).map(|(_, limit)| limit).collect();
+        limits.insert(None);
+        let mut was_limited = false;
+        for limit in limits {
+            let reopened = RateLimited { namespace: namespace.clone(), kind: kind.clone(), limit, span_ms: 0 };
+            was_limited |= self.reopen_limit(reopened).await;
+        }
+        was_limited
+    }
+
+    /// Returns the kinds of a namespace that [`reopen_rate_limit`](Self::reopen_rate_limit) releases: the kind itself, and those
+    /// for which a worker uses the same key.
+    pub async fn kinds_sharing_limit(&self, namespace: &Namespace, kind: &Name) -> BTreeSet<Name> {
+        let workers = self.kinds_with_limits(namespace).await;
+        let limits: BTreeSet<&Name> =
+            workers.iter().filter(|(of, _)| of == kind).filter_map(|(_, limit)| limit.as_ref()).collect();
+        let shares = |limit: &Option<Name>| limit.as_ref().is_some_and(|limit| limits.contains(limit));
+        workers.iter().filter(|(_, limit)| shares(limit)).map(|(of, _)| of.clone()).chain([kind.clone()]).collect()
+    }
+
+    /// Returns the task kinds of all workers of a namespace, with the key that each worker uses for them.
+    async fn kinds_with_limits(&self, namespace: &Namespace) -> BTreeSet<(Name, Option<Name>)> {
+        // If the other servers cannot be read, only the workers of this one count.
+        let elsewhere = self.known_elsewhere(namespace).await.unwrap_or_default();
+        let workers = self.known_workers(namespace).into_iter().chain(elsewhere);
+        workers
+            .flat_map(|worker| {
+                let limits = worker.task_limits;
+                worker.info.task_kinds.into_iter().map(move |kind| (kind.clone(), limits.get(&kind).cloned()))
+            })
+            .collect()
+    }
 }
 
 #[cfg(test)]

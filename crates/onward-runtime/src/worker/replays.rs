@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use onward_core::{Epoch, RunHead, RunKey};
 
-use crate::by_run::lock;
+use onward_store::sync::lock;
 
 #[derive(Default)]
 pub(crate) struct Replays {

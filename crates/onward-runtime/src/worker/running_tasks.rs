@@ -14,7 +14,7 @@ use onward_core::task::{RetryPolicy, Task, TaskId};
 use onward_core::{Event, Name, Record, RunHead};
 use tokio::sync::Notify;
 
-use crate::by_run::lock;
+use onward_store::sync::lock;
 
 #[derive(Default)]
 pub(crate) struct HeldTasks {
@@ -70,18 +70,8 @@ impl HeldTasks {
         self.count.store(tasks.len(), Ordering::SeqCst);
     }
 
-    /// Adds a task that the store may have under another session of the worker; its lease is extended after the takeover.
-    pub fn begin_adoption(&self, task: &Task) {
-        self.add(task);
-        self.set_being_adopted(&task.id, task.claim, true);
-    }
-
-    /// Marks the takeover as complete: the store has the task under this session.
-    pub fn end_adoption(&self, id: &TaskId, claim: u64) {
-        self.set_being_adopted(id, claim, false);
-    }
-
-    fn set_being_adopted(&self, id: &TaskId, claim: u64, is_being_adopted: bool) {
+    /// Marks a task that the store has under another session of the worker: its lease is extended only after the takeover.
+    pub fn set_being_adopted(&self, id: &TaskId, claim: u64, is_being_adopted: bool) {
         if let Some(held) = lock(&self.tasks).get_mut(id).filter(|held| held.claim == claim) {
             held.is_being_adopted = is_being_adopted;
         }
@@ -100,19 +90,21 @@ impl HeldTasks {
 
     /// Returns the kind of the task.
     pub fn kind(&self, id: &TaskId, claim: u64) -> Option<Name> {
-        lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.kind.clone())
+        self.of(id, claim, |held| held.kind.clone())
     }
 
     /// Returns the ledger entry of an attempt.
     pub fn about(&self, id: &TaskId, claim: u64) -> Option<AttemptSpend> {
-        lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.about.clone())
+        self.of(id, claim, |held| held.about.clone())
     }
 
     /// Returns the number of the attempt, how many before it do not count against the retry limit, and the retry policy.
     pub fn attempt(&self, id: &TaskId, claim: u64) -> Option<(u32, u32, RetryPolicy)> {
-        let tasks = lock(&self.tasks);
-        let held = tasks.get(id).filter(|held| held.claim == claim)?;
-        Some((held.attempt, held.uncounted_attempts, held.retry.clone()))
+        self.of(id, claim, |held| (held.attempt, held.uncounted_attempts, held.retry.clone()))
+    }
+
+    fn of<T>(&self, id: &TaskId, claim: u64, read: impl FnOnce(&RunningTask) -> T) -> Option<T> {
+        lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(read)
     }
 
     /// Returns the attempts whose lease the runtime extends: those without a heartbeat timeout.
@@ -124,8 +116,7 @@ impl HeldTasks {
 
     /// Waits until the attempt has ended: reported, canceled, timed out, or claimed by another worker.
     pub async fn over(&self, id: &TaskId, claim: u64) {
-        let over = lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.over.clone());
-        if let Some(over) = over {
+        if let Some(over) = self.of(id, claim, |held| held.over.clone()) {
             over.notified().await;
         }
     }

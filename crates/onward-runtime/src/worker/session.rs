@@ -10,10 +10,10 @@ use std::time::Duration;
 use onward_core::Timestamp;
 use onward_core::task::TaskReport;
 use onward_store::StoreError;
+use onward_store::sync::lock;
 use tokio::task::JoinSet;
 
 use crate::Runtime;
-use crate::by_run::lock;
 use crate::worker::local::give_back;
 use crate::worker::profile::Worker;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::by_run::lock;
+use onward_store::sync::lock;
 
 pub(crate) struct Supply<T> {
     ready: Mutex<VecDeque<T>>,

@@ -2,7 +2,7 @@
 
 use onward_core::event::{ChildCanceled, OnParentClose, RunFailed};
 use onward_core::{Event, Failure, Index, RunId, Status};
-use onward_runtime::StartRun;
+use onward_runtime::StartRequest;
 
 use crate::faulty::When;
 use crate::kit::*;
@@ -85,7 +85,7 @@ async fn a_child_whose_id_is_taken_fails_its_call() {
     for input in [text("other"), text("in")] {
         for strike in [None, Some(When::Before), Some(When::After)] {
             let kit = Kit::new();
-            kit.runtime.start_run(StartRun { input: input.clone(), ..start("c") }).await.unwrap();
+            kit.runtime.start_run(StartRequest { input: input.clone(), ..start("c") }).await.unwrap();
             kit.runtime.terminate_run(&key("c"), "").await.unwrap();
             let _held = parent(&kit, OnParentClose::Cancel).await;
             if let Some(when) = strike {
@@ -252,7 +252,7 @@ async fn a_run_that_was_deleted_and_started_again_is_another_run() {
         let kit = Kit::new();
         kit.start("q").await;
         for seed in [7, 8] {
-            kit.runtime.start_run(StartRun { seed, ..start("p") }).await.unwrap();
+            kit.runtime.start_run(StartRequest { seed, ..start("p") }).await.unwrap();
             let worker = kit.worker("w");
             let mut parent = kit.next_held(&worker).await;
             while parent.key != key("p") {

@@ -28,7 +28,7 @@ async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_i
     assert!(waits(worker.next_runs(1)).await);
     let asked = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
     assert_eq!(asked.unwrap_err().code(), "run_external");
-    let driven = worker.claim_run(&key("r"), DriveInput::Nothing).await;
+    let driven = worker.claim_run(key("r"), DriveInput::Nothing).await;
     assert_eq!(driven.unwrap_err().code(), "run_external");
     append(&kit, state("order", Status::Completed)).await.unwrap();
     assert_eq!(kit.runtime.wait_for_outcome(&key("r")).await.unwrap_err().code(), "run_external");
@@ -103,8 +103,8 @@ async fn a_payload_that_another_door_could_not_show_is_refused() {
     append(&kit, events(nested(64))).await.unwrap();
     let deep = kit.runtime.send_update(&key("r"), "u", name("u"), nested(65)).await;
     assert_eq!(deep.err().map(|error| error.code()), Some("json_too_deep"));
-    let start = onward_runtime::StartRun {
-        key: key("s"),
+    let start = onward_runtime::StartRequest {
+        run: key("s"),
         kind: name("order"),
         version: None,
         input: nested(65),
@@ -124,9 +124,9 @@ async fn a_payload_that_is_declared_json_and_is_none_is_refused() {
     append(&kit, events(0, 1)).await.unwrap();
     for text in [&b"{bad"[..], b"", b" ", b"nonsense", b"1 2", b"\"\xff\"", b"{\"a\":1,}", b"[\"\xc3\"]"] {
         let invalid = || Payload::from_json_text(text.to_vec());
-        let signal = || onward_runtime::SendSignal { name: name("s"), payload: invalid(), signal_id: None, sender: None };
-        let start = |input: Payload, signal| onward_runtime::StartRun {
-            key: key("s"),
+        let signal = || onward_runtime::Signal { name: name("s"), payload: invalid(), signal_id: None };
+        let start = |input: Payload, signal| onward_runtime::StartRequest {
+            run: key("s"),
             kind: name("order"),
             version: None,
             input,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
 use onward_core::{Payload, Status};
-use onward_runtime::{PendingReason, StartRun};
+use onward_runtime::{PendingReason, StartRequest};
 use onward_store::{MemoryStore, Store};
 
 use crate::faulty::{Happening, When};
@@ -63,8 +63,8 @@ async fn a_worker_that_hears_nothing_looks_for_itself() {
 async fn a_kind_or_version_the_worker_does_not_know_is_not_given_to_it() {
     let kit = Kit::new();
     let worker = kit.worker("w");
-    kit.runtime.start_run(StartRun { kind: name("unknown"), ..start("a") }).await.unwrap();
-    kit.runtime.start_run(StartRun { version: Some(name("v2")), ..start("b") }).await.unwrap();
+    kit.runtime.start_run(StartRequest { kind: name("unknown"), ..start("a") }).await.unwrap();
+    kit.runtime.start_run(StartRequest { version: Some(name("v2")), ..start("b") }).await.unwrap();
     assert!(waits(worker.next_runs(1)).await);
     assert_eq!(kit.head("a").await.status, Status::Pending);
     assert_eq!(kit.head("b").await.status, Status::Pending);
@@ -81,7 +81,7 @@ async fn a_full_worker_gets_the_rest_when_it_has_room() {
     assert_eq!(runs.len(), 2);
     assert_eq!(kit.head("c").await.status, Status::Pending);
     assert!(waits(worker.next_runs(8)).await);
-    worker.release(&runs[0].key, runs[0].epoch).await.unwrap();
+    worker.release(runs[0].key.clone(), runs[0].epoch).await.unwrap();
     // The released run is pending again, after the one that has waited longer.
     assert_eq!(worker.next_runs(8).await[0].head.key, key("c"));
 }
@@ -217,7 +217,7 @@ async fn a_run_that_was_taken_without_an_answer_is_free_again() {
     kit.start("r").await;
     let driver = kit.runtime.join_worker(profile("driver", 1));
     kit.store.fail_once("claim_run", When::After);
-    refused(driver.claim_run(&key("r"), onward_runtime::DriveInput::Nothing).await, "store_unavailable");
+    refused(driver.claim_run(key("r"), onward_runtime::DriveInput::Nothing).await, "store_unavailable");
     let other = kit.other_runtime().join_worker(profile("w", 1));
     assert!(waits(other.next_runs(1)).await, "the driver has it and does not know");
     assert_eq!(tokio::time::timeout(seconds(5), driver.next_runs(1)).await.unwrap()[0].head.key, key("r"));
@@ -230,7 +230,7 @@ async fn a_release_that_did_not_come_through_is_made_up_for() {
     let worker = kit.worker("w");
     let held = kit.start_held(&worker, "r").await;
     kit.store.fail_once("release_run", When::Before);
-    assert!(worker.release(&held.key, held.epoch).await.is_err());
+    assert!(worker.release(held.key.clone(), held.epoch).await.is_err());
     assert_eq!(kit.head("r").await.status, Status::Running, "leased, but not held by any worker");
     let runs = tokio::time::timeout(seconds(5), worker.next_runs(1)).await.expect("it is free again");
     assert!(runs[0].head.epoch > held.epoch);
@@ -245,7 +245,7 @@ async fn comparing_leases_takes_nothing_from_a_worker_that_knows() {
     let diary = open_diary(&worker, &held);
     kit.start("s").await;
     kit.store.fail_once("release_run", When::Before);
-    assert!(worker.release(&key("nobody"), held.epoch).await.is_err());
+    assert!(worker.release(key("nobody"), held.epoch).await.is_err());
     let runs = worker.next_runs(2).await;
     assert_eq!(runs[0].head.key, key("s"));
     assert!(waits(worker.next_runs(1)).await);
@@ -296,7 +296,7 @@ async fn a_refused_start_takes_no_room() {
     kit.closed("r").await;
     let held = kit.next_held(&worker).await;
     worker.close_inbox(&held.key, held.epoch);
-    refused(kit.runtime.start_run(StartRun { input: text("other"), ..start("r") }).await, "run_exists");
+    refused(kit.runtime.start_run(StartRequest { input: text("other"), ..start("r") }).await, "run_exists");
     assert!(!kit.runtime.start_run(start("r")).await.unwrap().created);
     assert_eq!(kit.start("s").await.status, Status::Running);
 }
@@ -387,7 +387,7 @@ async fn an_inbox_for_a_claim_that_is_gone_is_told_at_once() {
     let kit = Kit::new();
     let worker = kit.worker("w");
     let held = kit.start_held(&worker, "r").await;
-    worker.release(&held.key, held.epoch).await.unwrap();
+    worker.release(held.key.clone(), held.epoch).await.unwrap();
     assert_eq!(open_diary(&worker, &held).lost(), 1);
 }
 

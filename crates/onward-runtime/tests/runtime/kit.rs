@@ -14,7 +14,8 @@ use onward_core::task::TaskOptions;
 use onward_core::{
     CallId, CommitId, Epoch, Event, Hash, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Timestamp, WorkerId,
 };
-use onward_runtime::{Inbox, LocalConnection, Options, Question, Runtime, RuntimeError, SendSignal, StartRun, WorkerProfile};
+pub use onward_runtime::WorkerConnection;
+use onward_runtime::{Inbox, LocalConnection, Options, Question, Runtime, RuntimeError, Signal, StartRequest, WorkerProfile};
 use onward_store::{ClaimedRun, ManualClock, MemoryStore, StoreError};
 
 use crate::faulty::FaultyStore;
@@ -212,9 +213,9 @@ pub fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-pub fn start(id: &str) -> StartRun {
-    StartRun {
-        key: key(id),
+pub fn start(id: &str) -> StartRequest {
+    StartRequest {
+        run: key(id),
         kind: name("order"),
         version: None,
         input: text("in"),
@@ -226,8 +227,8 @@ pub fn start(id: &str) -> StartRun {
     }
 }
 
-pub fn signal(text: &str) -> SendSignal {
-    SendSignal { name: name(text), payload: Payload::null(), signal_id: None, sender: None }
+pub fn signal(text: &str) -> Signal {
+    Signal { name: name(text), payload: Payload::null(), signal_id: None }
 }
 
 pub fn completed() -> Event {

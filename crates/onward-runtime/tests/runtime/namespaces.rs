@@ -2,7 +2,7 @@
 
 use onward_core::task::TaskOptions;
 use onward_core::{Namespace, RunKey};
-use onward_runtime::{LocalConnection, PendingReason, Runtime, RuntimeError, StartRun, WorkerProfile};
+use onward_runtime::{LocalConnection, PendingReason, Runtime, RuntimeError, StartRequest, WorkerProfile};
 
 use crate::kit::*;
 
@@ -14,8 +14,8 @@ fn elsewhere(id: &str) -> RunKey {
     RunKey { namespace: other(), ..key(id) }
 }
 
-fn start_elsewhere(id: &str) -> StartRun {
-    StartRun { key: elsewhere(id), ..start(id) }
+fn start_elsewhere(id: &str) -> StartRequest {
+    StartRequest { run: elsewhere(id), ..start(id) }
 }
 
 fn join(runtime: &Runtime, id: &str, namespace: Namespace) -> LocalConnection {

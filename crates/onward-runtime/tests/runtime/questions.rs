@@ -1,7 +1,7 @@
 //! Approvals and promises: decided once, by permitted deciders.
 
 use onward_core::{Event, Failure, Index, Namespace, Payload, RunId};
-use onward_runtime::{CallRef, Decide, ForkRun, LocalConnection};
+use onward_runtime::{CallContext, CallRef, Decide, ForkRequest, LocalConnection};
 
 use crate::kit::*;
 
@@ -11,6 +11,14 @@ fn call(text: &str) -> CallRef {
 
 fn decide(id: &str, by: Option<&str>) -> Decide {
     Decide { approved: true, feedback: None, decided_by: by.map(str::to_owned), decision_id: id.to_owned() }
+}
+
+fn fork(run: &str, id: &str) -> ForkRequest {
+    ForkRequest { id: Some(RunId::new(id).unwrap()), ..ForkRequest::new(key(run), 7) }
+}
+
+fn by(caller: &str) -> CallContext {
+    CallContext { caller: Some(caller.to_owned()), ..CallContext::default() }
 }
 
 async fn asking(events: Vec<onward_core::Event>) -> (Kit, LocalConnection, Held) {
@@ -49,7 +57,7 @@ async fn only_a_named_decider_may_decide_early_or_late() {
 async fn neither_the_requester_nor_the_caller_of_a_copy_decides_its_approval() {
     let kit = Kit::new();
     let worker = kit.worker("w");
-    kit.runtime.start_run_for(Some("bob".to_owned()), start("r")).await.unwrap();
+    kit.runtime.start_run_for(start("r"), by("bob")).await.unwrap();
     let mut held = kit.next_held(&worker).await;
     let Event::ApprovalRequested(mut asked) = approval(0, &[], None) else { unreachable!("an approval") };
     asked.not_by_requester = true;
@@ -59,13 +67,11 @@ async fn neither_the_requester_nor_the_caller_of_a_copy_decides_its_approval() {
         answer.map(drop).map_err(|error| error.code())
     };
     for (is_reset, id, caller) in [(false, "f", "alice"), (true, "x", "alice")] {
-        let plain = if is_reset { ForkRun::reset(7) } else { ForkRun::new(7) };
-        let fork = ForkRun { id: Some(RunId::new(id).unwrap()), caller: Some(caller.to_owned()), ..plain };
-        kit.runtime.fork_run(&key("r"), fork).await.unwrap();
+        let fork = ForkRequest { restart_children: is_reset, ..fork("r", id) };
+        kit.runtime.fork_run(fork, is_reset, by(caller)).await.unwrap();
     }
     // A copy of a copy has all of them.
-    let fork = ForkRun { id: Some(RunId::new("ff").unwrap()), caller: Some("carol".to_owned()), ..ForkRun::new(7) };
-    kit.runtime.fork_run(&key("f"), fork).await.unwrap();
+    kit.runtime.fork_run(fork("f", "ff"), false, by("carol")).await.unwrap();
     let copies = [("f~0~0", &["bob", "alice"][..]), ("x~0~0", &["bob", "alice"]), ("ff~0~0", &["bob", "alice", "carol"])];
     for (run, refused) in copies {
         for by in refused {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onward_core::event::OnParentClose;
-use onward_runtime::{Options, Runtime, SendSignal};
+use onward_runtime::{Options, Runtime, Signal};
 use onward_store::{MemoryStore, Retention, SystemClock};
 
 use crate::kit::*;
@@ -21,7 +21,7 @@ async fn closed_runs_go_when_the_time_of_their_kind_is_over() {
     let kit = keeping(seconds(100));
     kit.closed("short").await;
     kit.start("open").await;
-    let audit = onward_runtime::StartRun { kind: name("audit"), ..start("long") };
+    let audit = onward_runtime::StartRequest { kind: name("audit"), ..start("long") };
     kit.runtime.start_run(audit).await.unwrap();
     kit.runtime.terminate_run(&key("long"), "").await.unwrap();
     kit.advance(seconds(99));
@@ -87,7 +87,7 @@ fn a_run_is_read_whole_or_not_at_all_while_retention_deletes() {
                 for _ in 0..rounds {
                     runtime.start_run(start("r")).await.unwrap();
                     for _ in 0..20 {
-                        let signal = SendSignal { signal_id: None, ..signal("x") };
+                        let signal = Signal { signal_id: None, ..signal("x") };
                         runtime.signal_run(&key("r"), signal).await.unwrap();
                     }
                     runtime.terminate_run(&key("r"), "").await.unwrap();

@@ -51,8 +51,8 @@ async fn a_zombie_is_fenced_and_told() {
     let error = kit.try_commit(&mut stale, vec![completed()]).await.unwrap_err();
     assert_eq!(error.code(), "lease_lost");
     let report = RunPaused::because(PauseReason::Diverged, "mine differs");
-    assert_eq!(zombie.pause(&stale.key, stale.generation, stale.epoch, report).await.unwrap_err().code(), "lease_lost");
-    zombie.release(&stale.key, stale.epoch).await.unwrap();
+    assert_eq!(zombie.pause(stale.key.clone(), stale.generation, stale.epoch, report).await.unwrap_err().code(), "lease_lost");
+    zombie.release(stale.key.clone(), stale.epoch).await.unwrap();
     assert_eq!(diary.lost(), 0, "it has closed the inbox itself");
     assert_eq!(kit.log("r").await, ["run_started", "signal_awaited"]);
     kit.complete(&mut held).await;

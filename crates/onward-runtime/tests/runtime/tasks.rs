@@ -2,7 +2,7 @@
 
 use onward_core::api::StartTaskRequest;
 use onward_core::event::TaskCanceled;
-use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
+use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport, TaskState};
 use onward_core::{Event, Failure, Index, KindSchemas, Namespace, Payload, Status, Timestamp};
 use onward_runtime::{Adoption, BlockReason, CallRef, DriveInput, LocalConnection};
 use onward_store::TaskQuery;
@@ -270,7 +270,8 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled"]);
 
     // An operator retries the task; waiting workers are notified.
-    let listed = kit.runtime.list_quarantined(TaskQuery::default()).await.unwrap();
+    let quarantined = TaskQuery { state: Some(TaskState::Quarantined), ..TaskQuery::default() };
+    let listed = kit.runtime.store().list_tasks(quarantined).await.unwrap();
     let id = CallRef::from(listed[0].id.clone());
     let told = kit.runtime.blocked_on(&key("r")).await.unwrap();
     assert_eq!(
@@ -291,7 +292,7 @@ async fn a_worker_is_told_when_its_task_is_given_up() {
     for how in ["canceled", "completed", "terminated"] {
         let (kit, worker, mut held) = scheduled(TaskOptions::default()).await;
         let task = next_task(&worker).await;
-        assert!(waits(worker.task_over(&task.id, task.claim)).await);
+        assert!(waits(worker.task_over(task.id.clone(), task.claim)).await);
         let give_up = async {
             tokio::task::yield_now().await;
             match how {
@@ -300,8 +301,8 @@ async fn a_worker_is_told_when_its_task_is_given_up() {
                 _ => drop(kit.runtime.terminate_run(&key("r"), "").await.unwrap()),
             }
         };
-        tokio::join!(worker.task_over(&task.id, task.claim), give_up);
-        worker.task_over(&task.id, task.claim).await;
+        tokio::join!(worker.task_over(task.id.clone(), task.claim), give_up);
+        worker.task_over(task.id.clone(), task.claim).await;
         assert_eq!(report(&worker, &task, done()).await, Err("task_attempt_over"), "{how}");
     }
 }
@@ -312,9 +313,9 @@ async fn a_worker_that_heard_nothing_learns_it_with_its_next_heartbeat() {
     let task = next_task(&worker).await;
     kit.store.go_deaf();
     kit.commit(&mut held, vec![TaskCanceled { call_id: at(0) }.into()]).await;
-    assert!(waits(worker.task_over(&task.id, task.claim)).await);
+    assert!(waits(worker.task_over(task.id.clone(), task.claim)).await);
     pass(&kit, 10).await;
-    worker.task_over(&task.id, task.claim).await;
+    worker.task_over(task.id.clone(), task.claim).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -378,6 +379,6 @@ async fn a_standalone_task_is_neither_asked_nor_driven() {
     kit.runtime.start_task(start).await.unwrap();
     let asked = kit.runtime.query_run(&key("t"), name("stage"), Payload::null()).await;
     assert_eq!(asked.unwrap_err().code(), "run_is_task");
-    let driven = worker.claim_run(&key("t"), DriveInput::Nothing).await;
+    let driven = worker.claim_run(key("t"), DriveInput::Nothing).await;
     assert_eq!(driven.unwrap_err().code(), "run_is_task");
 }

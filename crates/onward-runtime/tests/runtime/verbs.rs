@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onward_core::api::{BulkRequest, Call};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::{Name, RunId, Status};
-use onward_runtime::{CallContext, ForkRun, RuntimeError, SendSignal, StartRun, WorkerProfile};
+use onward_runtime::{CallContext, ForkRequest, RuntimeError, Signal, StartRequest, WorkerProfile};
 use onward_store::{RunQuery, WaitQuery};
 
 use crate::kit::*;
@@ -20,15 +20,15 @@ async fn the_same_start_again_finds_the_run() {
     let kit = Kit::new();
     assert!(kit.runtime.start_run(start("r")).await.unwrap().created);
     assert!(!kit.runtime.start_run(start("r")).await.unwrap().created);
-    refused(kit.runtime.start_run(StartRun { input: text("other"), ..start("r") }).await, "run_exists");
+    refused(kit.runtime.start_run(StartRequest { input: text("other"), ..start("r") }).await, "run_exists");
 }
 
 #[tokio::test]
 async fn a_signal_with_the_start_comes_right_behind_it_and_only_once() {
     let kit = Kit::new();
-    let signal = SendSignal { signal_id: Some("s1".into()), ..signal("paid") };
+    let signal = Signal { signal_id: Some("s1".into()), ..signal("paid") };
     for repeated in [false, true] {
-        let started = kit.runtime.start_run(StartRun { signal: Some(signal.clone()), ..start("r") }).await.unwrap();
+        let started = kit.runtime.start_run(StartRequest { signal: Some(signal.clone()), ..start("r") }).await.unwrap();
         assert_eq!(started.signal.unwrap().repeated, repeated);
     }
     assert_eq!(kit.log("r").await, ["run_started", "signal_received"]);
@@ -38,7 +38,7 @@ async fn a_signal_with_the_start_comes_right_behind_it_and_only_once() {
 async fn a_signal_id_again_is_the_same_signal() {
     let kit = Kit::new();
     kit.start("r").await;
-    let signal = SendSignal { signal_id: Some("s1".into()), ..signal("paid") };
+    let signal = Signal { signal_id: Some("s1".into()), ..signal("paid") };
     let first = kit.runtime.signal_run(&key("r"), signal.clone()).await.unwrap();
     let again = kit.runtime.signal_run(&key("r"), signal).await.unwrap();
     assert_eq!((again.index, again.repeated, first.repeated), (first.index, true, false));
@@ -56,7 +56,7 @@ async fn an_unknown_run_is_not_found_by_any_verb() {
     refused(runtime.read_run(key).await, "run_not_found");
     refused(runtime.read_outcome(key).await, "run_not_found");
     refused(runtime.read_log(key, None, onward_core::Index(0), 1).await, "run_not_found");
-    refused(runtime.wait_for_end(key).await, "run_not_found");
+    refused(runtime.wait_for_outcome(key).await, "run_not_found");
     refused(runtime.watch_run(key).await.map(drop), "run_not_found");
     refused(runtime.delete_run(key, "").await, "run_not_found");
 }
@@ -82,9 +82,9 @@ async fn ids_and_texts_have_limits_and_nothing_is_written_over_them() {
     let error = RuntimeError::from(Name::new("n".repeat(256)).unwrap_err());
     assert_eq!((error.code(), error.hint().is_some()), ("name_invalid", true));
     for id in ["", "a\nb", &"n".repeat(256)] {
-        let signal = SendSignal { signal_id: Some(id.to_owned()), ..signal("x") };
+        let signal = Signal { signal_id: Some(id.to_owned()), ..signal("x") };
         refused(runtime.signal_run(key, signal.clone()).await, "id_invalid");
-        refused(runtime.start_run(StartRun { signal: Some(signal), ..start("s") }).await, "id_invalid");
+        refused(runtime.start_run(StartRequest { signal: Some(signal), ..start("s") }).await, "id_invalid");
         refused(runtime.update_run(key, id, name("x"), text("")).await, "id_invalid");
     }
     let long = "t".repeat(64 * 1024 + 1);
@@ -104,7 +104,8 @@ async fn a_request_to_cancel_is_left_to_the_code_and_terminate_is_not() {
     let view = kit.runtime.read_run(&key("r")).await.unwrap();
     assert_eq!((view.head.status, view.cancel_reason.as_deref()), (Status::Pending, Some("changed my mind")));
     kit.runtime.terminate_run(&key("r"), "too slow").await.unwrap();
-    let view = kit.runtime.wait_for_end(&key("r")).await.unwrap();
+    kit.runtime.wait_for_outcome(&key("r")).await.unwrap().unwrap_err();
+    let view = kit.runtime.read_run(&key("r")).await.unwrap();
     assert_eq!(view.head.status, Status::Terminated);
     assert_eq!(view.outcome.unwrap().unwrap_err().code, "terminated");
 }
@@ -138,12 +139,13 @@ async fn lists_show_runs_and_open_approvals_only() {
     let mut held = kit.start_held(&worker, "r").await;
     kit.commit(&mut held, vec![approval(0, &[], None), promise(1)]).await;
     kit.closed("done").await;
-    let runs = kit.runtime.list_runs(RunQuery { statuses: vec![Status::Terminated], ..Default::default() }).await.unwrap().runs;
+    let runs =
+        kit.runtime.store().list_runs(RunQuery { statuses: vec![Status::Terminated], ..Default::default() }).await.unwrap().runs;
     assert_eq!(runs.iter().map(|head| head.key.id.as_str()).collect::<Vec<_>>(), ["done"]);
     let approvals = kit.runtime.list_approvals(WaitQuery::default()).await.unwrap();
     assert_eq!(approvals.iter().map(|wait| wait.call_id.to_string()).collect::<Vec<_>>(), ["0"]);
-    let error = kit.runtime.list_runs(RunQuery { cursor: Some("nonsense".into()), ..Default::default() }).await;
-    refused(error, "cursor_invalid");
+    let error = kit.runtime.store().list_runs(RunQuery { cursor: Some("nonsense".into()), ..Default::default() }).await;
+    refused(error.map_err(RuntimeError::from), "cursor_invalid");
 }
 
 #[tokio::test]
@@ -181,7 +183,7 @@ async fn a_start_without_a_version_is_pinned_to_the_current_one_of_the_latest_wo
         })
     };
     let version = async |id: &str, version: Option<&str>| {
-        let started = kit.runtime.start_run(StartRun { version: version.map(name), ..start(id) }).await.unwrap();
+        let started = kit.runtime.start_run(StartRequest { version: version.map(name), ..start(id) }).await.unwrap();
         started.head.version.map(|version| version.to_string())
     };
     let one = with("one", &[]);
@@ -202,15 +204,15 @@ async fn a_start_without_a_version_is_pinned_to_the_current_one_of_the_latest_wo
 async fn a_fork_of_a_run_is_not_taken_for_one_of_its_namesake() {
     let kit = Kit::new();
     let fork = async || {
-        let wanted = ForkRun { id: Some(RunId::new("copy").unwrap()), ..ForkRun::new(7) };
-        kit.runtime.fork_run(&key("r"), wanted).await
+        let wanted = ForkRequest { id: Some(RunId::new("copy").unwrap()), ..ForkRequest::new(key("r"), 7) };
+        kit.runtime.fork_run(wanted, false, CallContext::default()).await
     };
     kit.start("r").await;
     assert!(fork().await.unwrap().created);
     assert!(!fork().await.unwrap().created, "the same fork is the same run");
     kit.runtime.terminate_run(&key("r"), "").await.unwrap();
     kit.runtime.delete_run(&key("r"), "done").await.unwrap();
-    kit.runtime.start_run(StartRun { seed: 2, input: text("other"), ..start("r") }).await.unwrap();
+    kit.runtime.start_run(StartRequest { seed: 2, input: text("other"), ..start("r") }).await.unwrap();
     refused(fork().await, "run_exists");
 }
 

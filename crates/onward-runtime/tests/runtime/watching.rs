@@ -1,6 +1,6 @@
 //! Watches and waiting for the end.
 
-use onward_core::{Payload, Status};
+use onward_core::Payload;
 
 use crate::faulty::{Happening, When};
 use crate::kit::*;
@@ -50,7 +50,7 @@ async fn waiting_for_very_long_costs_few_looks() {
     let kit = Kit::new();
     kit.start("r").await;
     let before = kit.store.calls("read_run");
-    let waited = tokio::time::timeout(seconds(3_600), kit.runtime.wait_for_end(&key("r"))).await;
+    let waited = tokio::time::timeout(seconds(3_600), kit.runtime.wait_for_outcome(&key("r"))).await;
     assert!(waited.is_err());
     assert!(kit.store.calls("read_run") - before < 250, "{}", kit.store.calls("read_run"));
 }
@@ -91,8 +91,8 @@ async fn the_end_is_never_missed() {
                 }
             };
             let (run, begun) = (key("r"), tokio::time::Instant::now());
-            let (view, ()) = tokio::join!(kit.runtime.wait_for_end(&run), late);
-            assert_eq!(view.unwrap().head.status, Status::Terminated, "deaf {deaf}, moment {moment}");
+            let (outcome, ()) = tokio::join!(kit.runtime.wait_for_outcome(&run), late);
+            assert_eq!(outcome.unwrap().unwrap_err().code, "terminated", "deaf {deaf}, moment {moment}");
             assert!(deaf || begun.elapsed() == seconds(0), "moment {moment}");
         }
     }

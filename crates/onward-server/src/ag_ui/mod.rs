@@ -16,7 +16,7 @@ use axum::response::Response;
 use onward_core::api::{Call, DecideRequest, StartRequest};
 use onward_core::conversation::MESSAGE;
 use onward_core::{Index, Name, RunKey};
-use onward_runtime::{CallRef, Decide, Runtime, RuntimeError, SendSignal};
+use onward_runtime::{CallRef, Decide, Runtime, RuntimeError, Signal};
 use onward_store::StoreError;
 
 use crate::auth::Scope;
@@ -129,12 +129,7 @@ impl AgUiRequest {
     async fn tell(&self, messages: &[UserMessage]) -> Result<(), Problem> {
         for message in messages {
             self.by.check_also(Scope::Signal, &self.server).await?;
-            let signal = SendSignal {
-                name: Name::new(MESSAGE)?,
-                payload: message.payload(),
-                signal_id: Some(message.id.clone()),
-                sender: None,
-            };
+            let signal = Signal { name: Name::new(MESSAGE)?, payload: message.payload(), signal_id: Some(message.id.clone()) };
             self.runtime().signal_run(&self.key, signal).await?;
         }
         Ok(())

@@ -157,7 +157,7 @@ pub(crate) async fn claim_polled(
 fn input(by: &Principal, signal: Option<Signal>, decision: Option<DecideRequest>) -> Result<DriveInput, Problem> {
     match (signal, decision) {
         (None, None) => Ok(DriveInput::Nothing),
-        (Some(signal), None) => Ok(DriveInput::Signal(signal.into())),
+        (Some(signal), None) => Ok(DriveInput::Signal(signal)),
         (None, Some(DecideRequest { approval, decide, .. })) => {
             let decided_by = by.caller.name.clone().or(decide.decided_by);
             Ok(DriveInput::Decision(CallRef::parse(&by.namespace, &approval)?, Decide { decided_by, ..decide }))

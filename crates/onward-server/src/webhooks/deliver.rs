@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::id::NAME_BYTES_MAX;
 use onward_core::{Index, Name, RunId, RunKey, Timestamp};
-use onward_runtime::{SendSignal, StartRun};
+use onward_runtime::{CallContext, Signal, StartRequest};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -40,18 +40,19 @@ pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, b
                 Some(pointer) => find(&document, pointer)?,
                 None => joined(&[webhook.name.as_str(), id]),
             };
-            let start = StartRun {
-                key: key(run)?,
+            let start = StartRequest {
+                run: key(run)?,
                 kind: kind.clone(),
                 version: version.clone(),
                 input: payload(Some(raw)),
                 seed: new_id::random_u64(),
                 signal: None,
                 attributes: Vec::new(),
-                budget: ceilings::of_namespace(&webhook.namespace, server),
+                budget: None,
                 trace: None, // traces of the sender are not continued
             };
-            let started = runtime.start_run(start).await?;
+            let allowance = ceilings::of_namespace(&webhook.namespace, server);
+            let started = runtime.start_run_for(start, CallContext { allowance, ..CallContext::default() }).await?;
             Ok(json(StatusCode::ACCEPTED, &DeliveryReceipt { run: &started.head.key.id, index: None, at: None }))
         }
         WebhookTarget::Signal { run_id, signal } => {
@@ -61,7 +62,7 @@ pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, b
                 Named::Pointer(pointer) => Name::new(find(&document, pointer)?)?,
             };
             let signal_id = Some(joined(&["webhook", webhook.name.as_str(), id]));
-            let signal = SendSignal { name, payload: payload(Some(raw)), signal_id, sender: None };
+            let signal = Signal { name, payload: payload(Some(raw)), signal_id };
             let appended = runtime.signal_run(&key, signal).await?;
             Ok(json(StatusCode::ACCEPTED, &DeliveryReceipt { run: &key.id, index: Some(appended.index), at: Some(appended.at) }))
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onward_core::{RunHead, RunKey, WorkerId};
-use onward_runtime::{DriveInput, NotResumed, Resumed, RuntimeError};
+use onward_runtime::{DriveInput, NotResumed, Resumed, RuntimeError, WorkerConnection};
 use onward_store::{Appended, ClaimedOne, StoreError};
 use onward_wire::worker::{Hello, ServerFrame};
 
@@ -97,7 +97,7 @@ impl Session {
     ) -> Result<ClaimResult, RuntimeError> {
         let (head, appended, claimed, why) = match asked {
             ClaimPurpose::ToDrive => {
-                let ClaimedOne { appended, head, claimed } = self.local().claim_run(run, delivery).await?;
+                let ClaimedOne { appended, head, claimed } = self.local().claim_run(run.clone(), delivery).await?;
                 (head, appended, claimed, None)
             }
             ClaimPurpose::ToResume => {

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Name, NameError, Namespace, RunKey, WorkerId};
-use onward_runtime::{LocalConnection, Question, Runtime, WorkerProfile};
+use onward_runtime::{LocalConnection, Question, Runtime, WorkerConnection, WorkerProfile};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 use tokio::sync::Notify;
@@ -225,7 +225,7 @@ impl Session {
         self.forget(run, epoch);
         let (session, run) = (self.clone(), run.clone());
         self.push(ServerFrame::RunLost(wire::RunLost { run: run.clone(), epoch }));
-        self.tokio.spawn(async move { session.local.release(&run, epoch).await });
+        self.tokio.spawn(async move { session.local.release(run, epoch).await });
     }
 
     fn forget_task(&self, task: &TaskId, claim: u64) -> bool {
@@ -269,7 +269,7 @@ impl Session {
         };
         self.credit_came.notify_waiters();
         for (run, epoch) in &runs {
-            drop(self.local.release(run, *epoch).await);
+            drop(self.local.release(run.clone(), *epoch).await);
         }
         for (task, GivenTask { claim, .. }) in tasks {
             drop(match ending {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::{Name, Namespace, Payload, RunId, RunKey, WorkerId};
-use onward_runtime::{Background, Options, Runtime, SendSignal, StartRun};
+use onward_runtime::{Background, Options, Runtime, Signal, StartRequest};
 use onward_server::{Server, grpc, router_with, serve};
 use onward_store::{ManualClock, MemoryStore, Store};
 use onward_wire::grpc::{CONNECT, Wire};
@@ -62,13 +62,22 @@ impl Site {
     pub async fn start(&self, run: &str, kind: &str) {
         let (kind, input) = (Name::new(kind).unwrap(), Payload::null());
         let attributes = Vec::new();
-        let start =
-            StartRun { key: key(run), kind, version: None, input, seed: 7, signal: None, attributes, trace: None, budget: None };
+        let start = StartRequest {
+            run: key(run),
+            kind,
+            version: None,
+            input,
+            seed: 7,
+            signal: None,
+            attributes,
+            trace: None,
+            budget: None,
+        };
         self.runtime.start_run(start).await.unwrap();
     }
 
     pub async fn signal(&self, run: &str, name: &str, payload: Payload) {
-        let signal = SendSignal { name: Name::new(name).unwrap(), payload, signal_id: None, sender: None };
+        let signal = Signal { name: Name::new(name).unwrap(), payload, signal_id: None };
         self.runtime.signal_run(&key(run), signal).await.unwrap();
     }
 

@@ -11,7 +11,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::future::Future;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;

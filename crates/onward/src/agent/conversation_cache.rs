@@ -12,9 +12,9 @@ use onward_core::log::prelude_of;
 use onward_core::{Hash, Index, Record, RunKey};
 use onward_runtime::WorkerConnection;
 use onward_store::StoreError;
+use onward_store::sync::lock;
 
 use crate::worker::read_all;
-use onward_store::sync::lock;
 
 /// Size limit of the cache.
 const BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -1,8 +1,5 @@
 //! Handoffs: another kind of agent continues the conversation, as the same run.
 
-use std::future::{Future, poll_fn};
-use std::task::Poll;
-
 use onward_core::Payload;
 #[cfg(feature = "agents")]
 use onward_core::event::Tally;
@@ -12,8 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::AgentCtx;
 use crate::Result;
-use crate::ctx::{name_or_misuse, payload_or_misuse, small};
-use crate::host::wake::held_back;
+use crate::ctx::{end_log, name_or_misuse, payload_or_misuse, small};
 
 impl AgentCtx {
     /// Hands the conversation over to another kind of agent. The run keeps its id, conversation, spawned children and unread
@@ -42,17 +38,9 @@ impl AgentCtx {
     {
         let kind = name_or_misuse(&self.cell, "handoff", kind);
         let input = payload_or_misuse(&self.cell, "handoff", input);
-        let input = small(self.cell.payload_bytes_max, "the input of the handoff", input);
-        let cell = self.cell.clone();
-        poll_fn(move |cx| {
-            if held_back(cx, || None) {
-                return Poll::Pending;
-            }
-            match &input {
-                Ok(input) => cell.call("handoff").engine.hand_over(kind.clone(), input.clone(), carried.clone(), turns),
-                Err(failure) => return Poll::Ready(Err(failure.clone())),
-            }
-            Poll::Pending
+        let input = small(self.cell.shared.payload_bytes_max, "the input of the handoff", input);
+        end_log(self.cell.clone(), "handoff", input, move |engine, input| {
+            engine.hand_over(kind.clone(), input, carried.clone(), turns);
         })
     }
 

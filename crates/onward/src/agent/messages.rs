@@ -1,6 +1,6 @@
 //! Reads of the conversation by an agent's code.
 
-use std::future::{Future, IntoFuture, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;

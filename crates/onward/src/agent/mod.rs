@@ -146,7 +146,7 @@ impl AgentCtx {
 
     fn append_payload(&self, role: &str, content: Payload) -> Result<EntryId> {
         let role = name_or_misuse(&self.cell, "append", role);
-        let content = small(self.cell.payload_bytes_max, "an entry", content)?;
+        let content = small(self.cell.shared.payload_bytes_max, "an entry", content)?;
         Ok(EntryId(self.cell.call("append").engine.append_entry(role, content)))
     }
 
@@ -160,7 +160,7 @@ impl AgentCtx {
         let key = name_or_misuse(&self.cell, "append_once", key);
         let role = name_or_misuse(&self.cell, "append_once", role);
         let content = payload_or_failure("an entry", content)?;
-        let content = small(self.cell.payload_bytes_max, "an entry", content)?;
+        let content = small(self.cell.shared.payload_bytes_max, "an entry", content)?;
         let appended = self.cell.call("append_once").engine.append_entry_once(key.as_str(), role, content);
         let taken = |KeyTaken { id }| {
             let message = format!("entry {id} already has the key `{key}`, with another role or content");

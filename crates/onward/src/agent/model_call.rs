@@ -3,8 +3,6 @@
 //! A call records the hash of the conversation's last entry and the id of its settings, which are stored once beside the
 //! conversation. The worker that executes the task assembles the prompt ([`super::model_attempt`]).
 
-use std::future::IntoFuture;
-
 use onward_core::event::EntryLocation;
 use onward_core::task::{MODEL_CALL, RetryPolicy};
 use onward_core::{Hash, Name};

@@ -1,12 +1,11 @@
 //! One tool: its description, its effect class and its implementation.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::task::{EffectClass, RetryPolicy};
-use onward_core::{BoxError, Failure, Hash, Payload};
+use onward_core::{Failure, Hash, Payload};
 use onward_llm::{Block, JsonText, ToolSchema};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -15,8 +14,7 @@ use serde_json::value::RawValue;
 
 use super::AgentCtx;
 use crate::Result;
-use crate::registry::TaskHandler;
-use crate::task::TaskCtx;
+use crate::registry::{TaskFunction, TaskHandler};
 
 /// Default timeout of an attempt.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
@@ -109,38 +107,24 @@ impl Output {
 }
 
 impl Tool {
-    /// Creates a tool from a function that any worker may run. The model receives the JSON schema of the argument type.
-    pub fn new<A, O, E, F, Fut>(name: &str, description: &str, f: F) -> Tool
+    /// Creates a tool from a function that any worker may run. It takes the arguments, or a [`crate::TaskCtx`] and the arguments;
+    /// the context has attempt number, idempotency key, heartbeat and dependencies. The model receives the JSON schema of the
+    /// argument type.
+    pub fn new<Arguments, F>(name: &str, description: &str, function: F) -> Tool
     where
-        A: DeserializeOwned + JsonSchema + Send + 'static,
-        O: Serialize + 'static,
-        E: Into<BoxError> + 'static,
-        F: Fn(A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        F: TaskFunction<Arguments, Input: JsonSchema>,
     {
-        Tool::with(name, description, move |_, arguments| f(arguments))
-    }
-
-    /// Creates a tool like [`Tool::new`] whose function also receives a [`TaskCtx`]: attempt number, key, heartbeat and
-    /// dependencies.
-    pub fn with<A, O, E, F, Fut>(name: &str, description: &str, f: F) -> Tool
-    where
-        A: DeserializeOwned + JsonSchema + Send + 'static,
-        O: Serialize + 'static,
-        E: Into<BoxError> + 'static,
-        F: Fn(TaskCtx, A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O, E>> + Send + 'static,
-    {
-        let f = Arc::new(f);
+        let function = Arc::new(function);
         let handler: TaskHandler = Arc::new(move |ctx, input| {
-            let f = f.clone();
+            let function = function.clone();
             Box::pin(async move {
                 let ToolTaskInput { arguments, result_bytes_max, .. } = input.read()?;
-                let value = f(ctx, arguments_of(&arguments)?).await.map_err(|error| Failure::from_box(error.into()))?;
+                let called = function.call(ctx, arguments_of(&arguments)?).await;
+                let value = called.map_err(|error| Failure::from_box(error.into()))?;
                 Ok(Payload::json(&Output::of(&value, result_bytes_max)?)?)
             })
         });
-        Tool::made(schema::<A>(name, description), Work::Task(handler))
+        Tool::made(schema::<F::Input>(name, description), Work::Task(handler))
     }
 
     /// Creates a tool that is code of the agent. It receives the agent's context, and may request approvals, wait for signals or
@@ -209,7 +193,7 @@ impl Tool {
         Tool { class: Some(EffectClass::Pure), ..self }
     }
 
-    /// Declares the tool as `keyed`: its receiver discards repeats by [`TaskCtx::idempotency_key`].
+    /// Declares the tool as `keyed`: its receiver discards repeats by [`crate::TaskCtx::idempotency_key`].
     pub fn keyed(self) -> Tool {
         Tool { class: Some(EffectClass::Keyed), ..self }
     }
@@ -310,7 +294,7 @@ impl ToolMistake {
             ToolMistake::Name { .. } => "use 1 to 64 ASCII letters, digits, `_` or `-`; providers accept nothing else",
             ToolMistake::Twice { .. } => "rename one of them; handoffs are named `handoff_to_<kind>`",
             ToolMistake::Arguments { .. } => "use a struct with fields, because models pass arguments by name",
-            ToolMistake::Option { .. } => "remove the option, or create the tool with `Tool::new` or `Tool::with`",
+            ToolMistake::Option { .. } => "remove the option, or create the tool with `Tool::new`",
         }
     }
 }

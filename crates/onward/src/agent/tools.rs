@@ -7,7 +7,6 @@
 //!   was described then. Ambiguous arguments are rejected before an approval is requested.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;

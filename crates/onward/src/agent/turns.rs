@@ -1,6 +1,6 @@
 //! Turns: a loop whose state is the checkpoint.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::task::Poll;
 
 use onward_core::engine::Pattern;
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::AgentCtx;
 use crate::Result;
-use crate::ctx::{Recv, name_or_misuse, payload_or_misuse, small};
+use crate::ctx::{Recv, end_log, name_or_misuse, payload_or_misuse, small};
 use crate::host::wake::held_back;
 
 /// The end of a turn.
@@ -95,7 +95,7 @@ impl AgentCtx {
     /// own.
     async fn enter_turns(&self, first: &impl Serialize) -> Result<(Payload, Option<Name>)> {
         let first = payload_or_misuse(&self.cell, "turns", first);
-        let first = small(self.cell.payload_bytes_max, "the first state", first)?;
+        let first = small(self.cell.shared.payload_bytes_max, "the first state", first)?;
         let cell = self.cell.clone();
         let entered = poll_fn(move |cx| {
             if held_back(cx, || None) {
@@ -121,18 +121,10 @@ impl AgentCtx {
         awaits: Option<&str>,
     ) -> impl Future<Output = Result<T>> + Send + use<T, S> {
         let state = payload_or_misuse(&self.cell, "checkpoint", state);
-        let state = small(self.cell.payload_bytes_max, "the state of a checkpoint", state);
+        let state = small(self.cell.shared.payload_bytes_max, "the state of a checkpoint", state);
         let awaits = awaits.map(|name| name_or_misuse(&self.cell, "signal", name));
-        let cell = self.cell.clone();
-        poll_fn(move |cx| {
-            if held_back(cx, || None) {
-                return Poll::Pending;
-            }
-            match &state {
-                Ok(state) => cell.call("checkpoint").engine.take_checkpoint(state.clone(), prelude, awaits.clone()),
-                Err(failure) => return Poll::Ready(Err(failure.clone())),
-            }
-            Poll::Pending
+        end_log(self.cell.clone(), "checkpoint", state, move |engine, state| {
+            engine.take_checkpoint(state, prelude, awaits.clone());
         })
     }
 

@@ -4,9 +4,8 @@ mod schema;
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::{Name, Namespace, WorkerId};
@@ -20,13 +19,14 @@ use serde::de::DeserializeOwned;
 
 use crate::agent::AgentCtx;
 use crate::check;
+use crate::client::LocalParts;
 use crate::ctx::Ctx;
 use crate::encryption::client::EncryptedClient;
 use crate::encryption::connection::EncryptedConnection;
 use crate::encryption::{Codec, EncryptionBoundary};
-use crate::host::code::{Handler, WorkerShared};
+use crate::host::code::WorkerShared;
 use crate::names::NameOf;
-use crate::registry::{CodeCtx, Latest, Registry, TaskFunction, erase_agent, erase_task, erase_workflow};
+use crate::registry::{CodeCtx, Latest, Registry, TaskFunction, erase_code, erase_task};
 #[cfg(feature = "remote")]
 use crate::remote::{Channel, RemoteClient, RemoteConnection, Trust, parse_key};
 use crate::trace::Tracing;
@@ -157,7 +157,7 @@ impl Builder {
     pub fn namespace(mut self, namespace: &str) -> Builder {
         match Namespace::new(namespace) {
             Ok(namespace) => self.namespace = namespace,
-            Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
+            Err(error) => self.registry.wrong(error.into()),
         }
         self
     }
@@ -196,7 +196,7 @@ impl Builder {
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.latest = self.registry.workflow(name.text(), erase_workflow(workflow)).map(|name| Latest::Workflow(name, None));
+        self.latest = self.registry.workflow(name.text(), erase_code(workflow)).map(|name| Latest::Workflow(name, None));
         self
     }
 
@@ -208,7 +208,7 @@ impl Builder {
         F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.latest = self.registry.workflow(name, erase_agent(agent)).map(|name| Latest::Workflow(name, None));
+        self.latest = self.registry.workflow(name, erase_code(agent)).map(|name| Latest::Workflow(name, None));
         self
     }
 
@@ -220,12 +220,7 @@ impl Builder {
         if !agent.has_model() {
             self.registry.wrong(RegisterError::NoModel { agent: agent.name().to_owned() });
         }
-        if let Some(mistake) = agent.own_tools().mistake() {
-            self.registry.wrong(mistake.clone().into());
-        }
-        for (kind, handler) in agent.own_tools().handlers() {
-            self.registry.task(&kind, handler);
-        }
+        self.add_tools(agent.own_tools());
         let name = agent.name().to_owned();
         self.agent(&name, move |ctx, input| agent.clone().run(ctx, input))
     }
@@ -277,13 +272,18 @@ impl Builder {
     /// Registers the tools that agents call with [`AgentCtx::tool`].
     #[cfg(feature = "agents")]
     pub fn tools(mut self, tools: crate::agent::Tools) -> Builder {
+        self.add_tools(&tools);
+        self.dep(tools)
+    }
+
+    #[cfg(feature = "agents")]
+    fn add_tools(&mut self, tools: &crate::agent::Tools) {
         if let Some(mistake) = tools.mistake() {
             self.registry.wrong(mistake.clone().into());
         }
         for (kind, handler) in tools.handlers() {
             self.registry.task(&kind, handler);
         }
-        self.dep(tools)
     }
 
     /// Sets the version of the workflow just registered. New runs are pinned to it.
@@ -303,8 +303,7 @@ impl Builder {
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
         let name = self.latest_workflow();
-        let handler = Handler { is_agent: C::IS_AGENT, ..erase_workflow(move |ctx, input| code(C::of(ctx), input)) };
-        let version = self.registry.previous(name.as_ref(), version, handler);
+        let version = self.registry.previous(name.as_ref(), version, erase_code(code));
         self.latest = name.map(|name| Latest::Workflow(name, version));
         self
     }
@@ -322,7 +321,7 @@ impl Builder {
     where
         F: TaskFunction<Arguments>,
     {
-        self.latest = self.registry.task(name.text(), erase_task(move |ctx, input| task.call(ctx, input))).map(Latest::Task);
+        self.latest = self.registry.task(name.text(), erase_task(task)).map(Latest::Task);
         self
     }
 
@@ -348,9 +347,8 @@ impl Builder {
 
     /// Sets how long closed runs of one kind are kept.
     pub fn retention_of(mut self, kind: &str, span: Duration) -> Builder {
-        match Name::new(kind) {
-            Ok(kind) => drop(self.options.retention.by_kind.insert(kind, span)),
-            Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
+        if let Some(kind) = self.registry.name(kind) {
+            self.options.retention.by_kind.insert(kind, span);
         }
         self
     }
@@ -367,10 +365,7 @@ impl Builder {
 
     /// Adds a queue whose tasks this process executes, in addition to the default queue.
     pub fn queue(mut self, queue: &str) -> Builder {
-        match Name::new(queue) {
-            Ok(queue) => self.queues.push(Some(queue)),
-            Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
-        }
+        self.queues.extend(self.registry.name(queue).map(Some));
         self
     }
 
@@ -443,17 +438,16 @@ impl Builder {
             runs_max: self.runs_max,
             is_remote: false,
         };
-        let (store, opened) = match self.backend {
-            Backend::Store(store) => (store, None),
-            Backend::Runtime(runtime) => {
-                runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
-                let (client, connection) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
-                let (worker, loops) = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
-                return Ok(Onward::new(client, runtime, self.namespace, worker, None, loops, None));
+        let (client, connection, local) = match self.backend {
+            Backend::Runtime(runtime) => join(runtime, profile, &self.registry, false, None).await?,
+            Backend::Store(store) => {
+                let runtime = Runtime::new(store, self.clock.clone(), self.options);
+                join(runtime, profile, &self.registry, true, None).await?
             }
             Backend::Directory(directory) => {
                 let store = open_embedded(directory, self.clock.clone()).await?;
-                (store.clone(), Some(store))
+                let runtime = Runtime::new(store.clone(), self.clock.clone(), self.options);
+                join(runtime, profile, &self.registry, true, Some(store)).await?
             }
             #[cfg(feature = "remote")]
             Backend::Server(url) => {
@@ -465,18 +459,33 @@ impl Builder {
                 let (kinds, task_schemas) = if self.on_demand { Default::default() } else { self.registry.offers() };
                 let connection = Arc::new(RemoteConnection::connect(own, profile, kinds, task_schemas, self.on_demand));
                 connection.welcomed(&url).await?;
-                let (client, connection) = behind(self.codec, Arc::new(RemoteClient::new(channel)), connection);
-                let (worker, loops) = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
-                return Ok(Onward::remote(client, self.namespace, worker, loops));
+                (
+                    Arc::new(RemoteClient::new(channel)) as Arc<dyn Client>,
+                    connection as Arc<dyn WorkerConnection>,
+                    LocalParts::default(),
+                )
             }
         };
-        let runtime = Runtime::new(store, self.clock.clone(), self.options);
-        runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
-        let background = runtime.spawn();
-        let (client, connection) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
-        let (worker, loops) = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
-        Ok(Onward::new(client, runtime, self.namespace, worker, Some(background), loops, opened))
+        let (client, connection) = behind(self.codec, client, connection);
+        let worker = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
+        Ok(Onward::new(client, self.namespace, worker, local))
     }
+}
+
+type Joined = (Arc<dyn Client>, Arc<dyn WorkerConnection>, LocalParts);
+
+/// Adds a worker to a runtime of this process. Background jobs run here if the runtime `is_own`.
+async fn join(
+    runtime: Runtime,
+    profile: WorkerProfile,
+    registry: &Registry,
+    is_own: bool,
+    opened: Option<Arc<dyn Store>>,
+) -> Result<Joined, Error> {
+    runtime.register_kinds(&profile.namespace, registry.kind_schemas()).await?;
+    let background = is_own.then(|| runtime.spawn());
+    let connection = Arc::new(runtime.join_worker(profile));
+    Ok((Arc::new(runtime.clone()), connection, LocalParts { runtime: Some(runtime), background: Mutex::new(background), opened }))
 }
 
 /// Wraps client and worker connection in the codec, if there is one.

@@ -1,23 +1,22 @@
 //! Running one run on demand, without a worker in the background.
 
 use onward_core::view::RunView;
-use onward_core::{Failure, Name, Payload};
-use onward_runtime::{CallRef, Decide, DriveInput, SendSignal};
-use onward_store::ClaimedOne;
+use onward_core::{Failure, Payload};
+use onward_runtime::{CallRef, Decide, DriveInput, Signal};
 use serde::Serialize;
 
-use super::Onward;
+use super::{Onward, signal};
 use crate::names::SignalName;
 use crate::{Error, Result};
 
 /// An input for a run that is driven; see [`Onward::drive`].
 pub struct Bring {
-    what: Result<Delivery, serde_json::Error>,
+    what: Result<Delivery, Error>,
 }
 
 enum Delivery {
     Nothing,
-    Signal { name: String, payload: Payload, id: Option<String> },
+    Signal(Signal),
     Decision { approval: String, decide: Decide },
 }
 
@@ -29,14 +28,13 @@ impl Bring {
 
     /// Brings a signal.
     pub fn signal<N: SignalName>(name: N, payload: &(impl Serialize + ?Sized)) -> Bring {
-        let name = name.signal_name().to_owned();
-        Bring { what: Payload::json(payload).map(|payload| Delivery::Signal { name, payload, id: None }) }
+        Bring { what: signal(&name, payload).map(Delivery::Signal) }
     }
 
     /// Sets an id under which the signal is accepted once.
     pub fn id(mut self, id: impl Into<String>) -> Bring {
-        if let Ok(Delivery::Signal { id: signal_id, .. }) = &mut self.what {
-            *signal_id = Some(id.into());
+        if let Ok(Delivery::Signal(signal)) = &mut self.what {
+            signal.signal_id = Some(id.into());
         }
         self
     }
@@ -80,8 +78,7 @@ impl Onward {
         }
         loop {
             let taken = inner.worker.connection.claim_run(key.clone(), std::mem::take(&mut delivery)).await?;
-            let ClaimedOne { claimed, .. } = taken;
-            if let Some(claimed) = claimed {
+            if let Some(claimed) = taken.claimed {
                 inner.worker.drive_to_rest(claimed).await;
             }
             let view = inner.client.read_run(key.clone()).await?;
@@ -99,12 +96,9 @@ impl Onward {
     }
 
     fn delivery(&self, bring: Bring) -> Result<DriveInput, Error> {
-        let what = bring.what.map_err(|why| Error::Convert { what: "the signal", why })?;
-        Ok(match what {
+        Ok(match bring.what? {
             Delivery::Nothing => DriveInput::Nothing,
-            Delivery::Signal { name, payload, id } => {
-                DriveInput::Signal(SendSignal { name: Name::new(name)?, payload, signal_id: id, sender: None })
-            }
+            Delivery::Signal(signal) => DriveInput::Signal(signal),
             Delivery::Decision { approval, decide } => {
                 DriveInput::Decision(CallRef::parse(&self.inner.namespace, &approval)?, decide)
             }

@@ -1,12 +1,9 @@
 //! The conversation of an agent, read and extended from outside.
 
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
-
 use onward_core::api::{Appended, BranchEntry, BranchRequest, BranchRun, EntriesRequest, EntryPage, EntryQuery};
 use onward_core::conversation::{EntryCursor, MESSAGE};
 use onward_core::{Hash, Name, Payload};
-use onward_runtime::Runtime;
+use onward_runtime::{Runtime, RuntimeError};
 use serde::Serialize;
 
 use super::{Append, RunHandle, SendSignal};
@@ -17,14 +14,12 @@ impl<O> RunHandle<O> {
     pub fn entries(&self) -> Entries {
         Entries { run: self.untyped(), query: EntryQuery::default() }
     }
-}
 
-impl<O> RunHandle<O> {
     /// Appends an entry to the conversation of an agent. The agent takes it over when its next turn begins, before any message.
     /// An agent that waits for a message keeps waiting; [`RunHandle::message`] wakes it. Awaiting the builder appends it;
     /// [`Append::id`] makes a repeat the same entry.
     pub fn append(&self, role: &str, content: &(impl Serialize + ?Sized)) -> Append {
-        Append::new(self.untyped(), role, entry(content))
+        Append::new(self.untyped(), role, checked("the entry", content, Runtime::check_entry))
     }
 
     /// Continues the conversation from an earlier entry, or from its beginning with `None`. Later entries are abandoned and stay
@@ -38,21 +33,18 @@ impl<O> RunHandle<O> {
     /// Sends a message to an agent: the signal `message`, with a text or any other value that the agent reads. An empty text is
     /// rejected. Awaiting the builder sends it; [`SendSignal::id`] makes a repeat the same message.
     pub fn message(&self, content: &(impl Serialize + ?Sized)) -> SendSignal {
-        SendSignal::new(self.untyped(), MESSAGE, message(content))
+        SendSignal::new(self.untyped(), MESSAGE, checked("the message", content, Runtime::check_message))
     }
 }
 
-/// Encodes and validates a message.
-fn message(content: &(impl Serialize + ?Sized)) -> Result<Payload, Error> {
-    let content = Payload::json(content).map_err(|why| Error::Convert { what: "the message", why })?;
-    Runtime::check_message(&content)?;
-    Ok(content)
-}
-
-/// Encodes and validates an entry. Validated here, because a codec may encrypt it before it reaches the server.
-fn entry(content: &(impl Serialize + ?Sized)) -> Result<Payload, Error> {
-    let content = Payload::json(content).map_err(|why| Error::Convert { what: "the entry", why })?;
-    Runtime::check_entry(&content)?;
+/// Encodes and validates a message or entry. Validated here, because a codec may encrypt it before it reaches the server.
+fn checked(
+    what: &'static str,
+    content: &(impl Serialize + ?Sized),
+    check: fn(&Payload) -> Result<(), RuntimeError>,
+) -> Result<Payload, Error> {
+    let content = Payload::json(content).map_err(|why| Error::Convert { what, why })?;
+    check(&content)?;
     Ok(content)
 }
 
@@ -66,7 +58,9 @@ pub struct Branch {
 impl Branch {
     /// Adds an entry at the branch point; the agent's next turn begins with it.
     pub fn say(self, role: &str, content: &(impl Serialize + ?Sized)) -> Branch {
-        let entry = Name::new(role).map_err(Error::from).and_then(|role| Ok(BranchEntry { role, content: entry(content)? }));
+        let entry = Name::new(role)
+            .map_err(Error::from)
+            .and_then(|role| Ok(BranchEntry { role, content: checked("the entry", content, Runtime::check_entry)? }));
         let branch = self.branch.and_then(|branch| Ok(BranchRun { entry: Some(entry?), ..branch }));
         Branch { branch, ..self }
     }
@@ -76,19 +70,14 @@ impl Branch {
         let branch = self.branch.map(|branch| BranchRun { idempotency_key: Some(id.into()), ..branch });
         Branch { branch, ..self }
     }
-}
 
-impl IntoFuture for Branch {
-    type Output = Result<Appended, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let request = BranchRequest { run: self.run.key().clone(), branch: self.branch? };
-            self.run.ask(self.run.client().branch_run(request)).await
-        })
+    async fn send(self) -> Result<Appended, Error> {
+        let request = BranchRequest { run: self.run.key.clone(), branch: self.branch? };
+        self.run.onward.ask(self.run.client().branch_run(request)).await
     }
 }
+
+awaitable!(Branch => Appended);
 
 /// A query of a conversation; see [`RunHandle::entries`].
 #[must_use = "await it to read a page"]
@@ -121,20 +110,13 @@ impl Entries {
         EntryPages { run: self.run, next: Some(self.query) }
     }
 
-    async fn read(self) -> Result<EntryPage, Error> {
-        let request = EntriesRequest { run: self.run.key().clone(), query: self.query };
-        self.run.ask(self.run.client().read_entries(request)).await
+    async fn send(self) -> Result<EntryPage, Error> {
+        let request = EntriesRequest { run: self.run.key.clone(), query: self.query };
+        self.run.onward.ask(self.run.client().read_entries(request)).await
     }
 }
 
-impl IntoFuture for Entries {
-    type Output = Result<EntryPage, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.read())
-    }
-}
+awaitable!(Entries => EntryPage);
 
 /// The pages of a conversation; see [`Entries::pages`].
 pub struct EntryPages {

@@ -1,13 +1,10 @@
 //! Runs that continue from a copy of another run's log.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
-
 use onward_core::api::ForkRequest;
 use onward_core::{Index, Name, RunId};
+use onward_store::sync::random_u64;
 
 use crate::client::RunHandle;
-use crate::worker::random_u64;
 use crate::{Error, Result};
 
 /// A fork or reset to be started; see [`RunHandle::fork`] and [`RunHandle::reset`].
@@ -22,7 +19,7 @@ pub struct Fork<O> {
 
 impl<O> Fork<O> {
     pub(crate) fn new(original: &RunHandle<O>, is_reset: bool) -> Fork<O> {
-        let fork = ForkRequest { restart_children: is_reset, ..ForkRequest::new(original.key().clone(), random_u64()) };
+        let fork = ForkRequest { restart_children: is_reset, ..ForkRequest::new(original.key.clone(), random_u64()) };
         Fork { original: original.clone(), id: None, version: None, is_reset, fork }
     }
 
@@ -76,24 +73,17 @@ impl<O> Fork<O> {
         self
     }
 
-    async fn go(self) -> Result<RunHandle<O>, Error> {
+    async fn send(self) -> Result<RunHandle<O>, Error> {
         let Fork { original, id, version, is_reset, mut fork } = self;
         fork.id = id.map(RunId::new).transpose()?;
         fork.version = version.map(Name::new).transpose()?;
         let client = original.client();
         let forked = match is_reset {
-            true => original.ask(client.reset_run(fork)).await?,
-            false => original.ask(client.fork_run(fork)).await?,
+            true => original.onward.ask(client.reset_run(fork)).await?,
+            false => original.onward.ask(client.fork_run(fork)).await?,
         };
-        Ok(original.with_key(forked.head.key))
+        Ok(RunHandle { key: forked.head.key, outcome: None, ..original })
     }
 }
 
-impl<O: 'static> IntoFuture for Fork<O> {
-    type Output = Result<RunHandle<O>, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.go())
-    }
-}
+awaitable!(Fork<O> => RunHandle<O>);

@@ -1,19 +1,33 @@
 //! The client: starting runs, and operations on them.
 //!
 //! Every operation is one of the runtime. Its effect is durable when it returns.
+//!
+//! Invariant OP1: after a shutdown every call on the engine and its handles fails with `shut_down`, including calls that were
+//! waiting.
+
+/// Implements `IntoFuture` for a builder, by its method `send`.
+macro_rules! awaitable {
+    ($builder:ident $(<$t:ident $(: $bound:path)?>)? => $output:ty) => {
+        impl $(<$t: $($bound +)? 'static>)? std::future::IntoFuture for $builder $(<$t>)? {
+            type Output = $crate::Result<$output, $crate::Error>;
+            type IntoFuture = std::pin::Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+            fn into_future(self) -> Self::IntoFuture {
+                Box::pin(self.send())
+            }
+        }
+    };
+}
 
 mod drive;
 mod entries;
 pub(crate) mod fork;
-mod open;
 mod send;
 mod stream;
 mod task;
 
-use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ancestry::behind_copy;
@@ -29,18 +43,17 @@ use onward_core::view::RunView;
 use onward_core::{
     Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunHead, RunId, RunKey,
 };
-use onward_runtime::{Background, CallRef, Changes, Client, Outcome, Runtime};
-use onward_store::Store;
+use onward_runtime::{Background, CallRef, Changes, Client, Outcome, Runtime, new_run_id};
+use onward_store::sync::{lock, random_u64};
+use onward_store::{Clock, Store, SystemClock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
 use crate::client::fork::Fork;
 use crate::names::{SignalName, WorkflowName};
-use crate::worker::{Worker, random_u64};
+use crate::worker::Worker;
 use crate::{Error, Result};
-
-use open::OpenState;
 
 pub use drive::{Bring, Driven};
 pub use entries::{Branch, Entries, EntryPages};
@@ -57,6 +70,34 @@ const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// Time limit for the engine's threads and tasks to release the store on shutdown.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
+/// The open or closed state that an engine shares with all its handles.
+#[derive(Default)]
+pub(crate) struct OpenState {
+    is_closed: tokio::sync::watch::Sender<bool>,
+}
+
+impl OpenState {
+    pub fn close(&self) {
+        self.is_closed.send_replace(true);
+    }
+
+    /// Returns the result of `call`, or `ShutDown` if the engine is closed first (OP1).
+    pub async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        let mut is_closed = self.is_closed.subscribe();
+        if *is_closed.borrow() {
+            return Err(Error::ShutDown);
+        }
+        tokio::select! {
+            biased;
+            answer = call => Ok(answer?),
+            _ = is_closed.wait_for(|is_closed| *is_closed) => Err(Error::ShutDown),
+        }
+    }
+}
+
 /// A running engine: client and worker in one. Cheap to clone. Dropping the last clone stops everything at once, like the end of
 /// the process.
 #[derive(Clone)]
@@ -66,15 +107,11 @@ pub struct Onward {
 
 struct Inner {
     client: Arc<dyn Client>,
-    /// The runtime behind `client`, if it is in this process.
-    runtime: Option<Runtime>,
     namespace: Namespace,
     worker: Arc<Worker>,
-    open: Arc<OpenState>,
-    background: Mutex<Option<Background>>,
     loops: Vec<JoinHandle<()>>,
-    /// The store, if it was opened here and must be closed here.
-    opened: Option<Arc<dyn Store>>,
+    open: Arc<OpenState>,
+    local: LocalParts,
 }
 
 impl Drop for Inner {
@@ -85,36 +122,29 @@ impl Drop for Inner {
     }
 }
 
+/// The parts of an engine that are in this process; none over a server.
+#[derive(Default)]
+pub(crate) struct LocalParts {
+    /// The runtime behind the client.
+    pub runtime: Option<Runtime>,
+    pub background: Mutex<Option<Background>>,
+    /// The store, if it was opened here and must be closed here.
+    pub opened: Option<Arc<dyn Store>>,
+}
+
 impl Onward {
-    /// Creates an engine over a runtime of this process.
     pub(crate) fn new(
         client: Arc<dyn Client>,
-        runtime: Runtime,
         namespace: Namespace,
-        worker: Arc<Worker>,
-        background: Option<Background>,
-        loops: Vec<JoinHandle<()>>,
-        opened: Option<Arc<dyn Store>>,
+        (worker, loops): (Arc<Worker>, Vec<JoinHandle<()>>),
+        local: LocalParts,
     ) -> Onward {
-        let (background, open) = (Mutex::new(background), Arc::new(OpenState::new()));
-        Onward { inner: Arc::new(Inner { client, runtime: Some(runtime), namespace, worker, open, background, loops, opened }) }
-    }
-
-    /// Creates an engine over a server.
-    #[cfg(feature = "remote")]
-    pub(crate) fn remote(
-        client: Arc<dyn Client>,
-        namespace: Namespace,
-        worker: Arc<Worker>,
-        loops: Vec<JoinHandle<()>>,
-    ) -> Onward {
-        let (background, open) = (Mutex::new(None), Arc::new(OpenState::new()));
-        Onward { inner: Arc::new(Inner { client, runtime: None, namespace, worker, open, background, loops, opened: None }) }
+        Onward { inner: Arc::new(Inner { client, namespace, worker, loops, open: Arc::default(), local }) }
     }
 
     /// Returns the runtime of this process, for operations that this type does not have; `None` when connected to a server.
     pub fn runtime(&self) -> Option<&Runtime> {
-        self.inner.runtime.as_ref()
+        self.inner.local.runtime.as_ref()
     }
 
     /// Returns the result of `call`, or `ShutDown` if this engine is shut down first.
@@ -254,12 +284,12 @@ impl Onward {
         if let Some(tracing) = &self.inner.worker.shared.tracing {
             tracing.flush(FLUSH_MAX).await;
         }
-        let background = self.inner.background.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let background = lock(&self.inner.local.background).take();
         if let Some(background) = background {
             background.stop().await;
         }
         let last = Arc::strong_count(&self.inner) == 1;
-        let store = self.inner.opened.clone().filter(|_| last);
+        let store = self.inner.local.opened.clone().filter(|_| last);
         drop(self);
         if let Some(store) = store {
             close(store).await;
@@ -277,9 +307,6 @@ async fn close(store: Arc<dyn Store>) {
     drop(tokio::task::spawn_blocking(move || drop(store)).await);
 }
 
-/// Name, payload and id of a signal that is sent with a start.
-type StartSignal = (String, Payload, Option<String>);
-
 /// A run to be started; see [`Onward::start`].
 #[must_use = "await it to start the run"]
 pub struct Start<O> {
@@ -288,7 +315,7 @@ pub struct Start<O> {
     version: Option<String>,
     id: Option<String>,
     input: Result<Payload, serde_json::Error>,
-    signal: Option<Result<StartSignal, serde_json::Error>>,
+    signal: Option<Result<Signal, Error>>,
     trace: Option<String>,
     budget: Option<Budget>,
     attributes: Vec<(String, AttributeValue)>,
@@ -327,36 +354,32 @@ impl<O> Start<O> {
 
     /// Sends a signal with the start, in one write, also if the run exists already.
     pub fn signal<N: SignalName>(mut self, name: N, payload: &(impl Serialize + ?Sized)) -> Self {
-        self.signal = Some(Payload::json(payload).map(|payload| (name.signal_name().to_owned(), payload, None)));
+        self.signal = Some(signal(&name, payload));
         self
     }
 
     /// Sets an id under which the signal is accepted once.
     pub fn signal_id(mut self, id: impl Into<String>) -> Self {
-        if let Some(Ok((_, _, signal_id))) = &mut self.signal {
-            *signal_id = Some(id.into());
+        if let Some(Ok(signal)) = &mut self.signal {
+            signal.signal_id = Some(id.into());
         }
         self
     }
 
-    async fn go(self) -> Result<RunHandle<O>, Error> {
+    async fn send(self) -> Result<RunHandle<O>, Error> {
         let inner = &self.onward.inner;
         let kind = Name::new(&self.kind)?;
         let version = self.version.as_deref().map(Name::new).transpose()?;
         let registry = &inner.worker.registry;
         let version = version.or_else(|| registry.workflows.get(&kind).and_then(|kind| kind.current.clone()));
         // A server has workers with kinds that this process has not registered.
-        if inner.runtime.is_some() && registry.handler(&kind, version.as_ref()).is_none() {
+        if inner.local.runtime.is_some() && registry.handler(&kind, version.as_ref()).is_none() {
             return Err(Error::UnknownKind { kind: self.kind, version: version.map(|version| version.to_string()) });
         }
-        let convert = |what| move |why| Error::Convert { what, why };
-        let signal = match self.signal.transpose().map_err(convert("the signal"))? {
-            None => None,
-            Some((name, payload, signal_id)) => Some(Signal { name: Name::new(name)?, payload, signal_id }),
-        };
-        let id = self.id.unwrap_or_else(new_run_id);
+        let signal = self.signal.transpose()?;
+        let id = self.id.unwrap_or_else(|| new_run_id(SystemClock.now()));
         let key = self.onward.key(&id)?;
-        let input = self.input.map_err(convert("the input"))?;
+        let input = self.input.map_err(|why| Error::Convert { what: "the input", why })?;
         let attribute = |(name, value): (String, AttributeValue)| Ok::<_, NameError>(Attribute { name: Name::new(name)?, value });
         let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
         let (seed, trace) = (random_u64(), self.trace);
@@ -368,22 +391,15 @@ impl<O> Start<O> {
     }
 }
 
-impl<O: 'static> IntoFuture for Start<O> {
-    type Output = Result<RunHandle<O>, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+awaitable!(Start<O> => RunHandle<O>);
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.go())
-    }
+fn to_signal(name: &str, payload: Result<Payload, Error>) -> Result<Signal, Error> {
+    Ok(Signal { payload: payload?, name: Name::new(name)?, signal_id: None })
 }
 
-/// Returns a unique id that sorts by time.
-pub(crate) fn new_run_id() -> String {
-    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
-    let bits = (now & ((1 << 48) - 1)) << 80 | u128::from(random_u64()) << 16 | u128::from(random_u64() & 0xffff);
-    let digit = |position: u32| DIGITS[(bits >> (5 * position) & 31) as usize] as char;
-    format!("run_{}", (0..26).rev().map(digit).collect::<String>())
+/// Encodes a signal without an id.
+fn signal<N: SignalName>(name: &N, payload: &(impl Serialize + ?Sized)) -> Result<Signal, Error> {
+    to_signal(name.signal_name(), Payload::json(payload).map_err(|why| Error::Convert { what: "the signal", why }))
 }
 
 /// A handle to one run. Cheap to clone.
@@ -411,8 +427,8 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// [`RunHandle::until`] with `|view| view.pause.is_some()`.
     pub async fn result(&self) -> Result<O, Error> {
         let outcome = match &self.outcome {
-            Some(watch) => self.ask(watch.outcome()).await?,
-            None => self.ask(self.client().wait_for_outcome(self.key.clone())).await?,
+            Some(watch) => self.onward.ask(watch.outcome()).await?,
+            None => self.onward.ask(self.client().wait_for_outcome(self.key.clone())).await?,
         };
         match outcome {
             Ok(output) => output.read().map_err(|why| Error::Convert { what: "the output", why }),
@@ -426,53 +442,36 @@ impl<O> RunHandle<O> {
         self.key.id.as_str()
     }
 
-    pub(crate) fn with_key(&self, key: RunKey) -> RunHandle<O> {
-        RunHandle { onward: self.onward.clone(), key, outcome: None, output: PhantomData }
-    }
-
     /// Returns a handle to the same run without a result type.
     fn untyped(&self) -> RunHandle<()> {
         RunHandle { onward: self.onward.clone(), key: self.key.clone(), outcome: None, output: PhantomData }
-    }
-
-    pub(crate) fn key(&self) -> &RunKey {
-        &self.key
     }
 
     pub(crate) fn client(&self) -> &Arc<dyn Client> {
         &self.onward.inner.client
     }
 
-    /// Returns the result of `call`, or `ShutDown` if the engine is shut down first.
-    pub(crate) async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
-    where
-        Error: From<E>,
-    {
-        self.onward.ask(call).await
-    }
-
     /// Returns the run's current status, what it awaits, its state and its outcome.
     pub async fn view(&self) -> Result<RunView, Error> {
-        self.ask(self.client().read_run(self.key.clone())).await
+        self.onward.ask(self.client().read_run(self.key.clone())).await
     }
 
     /// Waits until `wanted` is true for the run's view and returns that view. Also returns when the run is closed, since its view
     /// no longer changes.
     pub async fn until(&self, mut wanted: impl FnMut(&RunView) -> bool) -> Result<RunView, Error> {
-        let mut watch = self.ask(self.client().watch_run(self.key.clone())).await?;
+        let mut watch = self.onward.ask(self.client().watch_run(self.key.clone())).await?;
         loop {
             let view = self.view().await?;
             if wanted(&view) || view.head.status.is_closed() {
                 return Ok(view);
             }
-            self.ask(watch.changed()).await?;
+            self.onward.ask(watch.changed()).await?;
         }
     }
 
     /// Sends a signal to the run. Awaiting the builder sends it; [`SendSignal::id`] makes a repeat the same signal.
     pub fn signal<N: SignalName>(&self, name: N, payload: &(impl Serialize + ?Sized)) -> SendSignal {
-        let payload = Payload::json(payload).map_err(|why| Error::Convert { what: "the signal", why });
-        SendSignal::new(self.untyped(), name.signal_name(), payload)
+        SendSignal { run: self.untyped(), signal: signal(&name, payload) }
     }
 
     fn because(&self, reason: &str) -> ReasonRequest {
@@ -481,12 +480,12 @@ impl<O> RunHandle<O> {
 
     /// Requests cancellation of the run. Its code may run compensations first.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        self.ask(self.client().cancel_run(self.because(reason))).await
+        self.onward.ask(self.client().cancel_run(self.because(reason))).await
     }
 
     /// Ends the run at once, without running any of its code.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
-        self.ask(self.client().terminate_run(self.because(reason))).await
+        self.onward.ask(self.client().terminate_run(self.because(reason))).await
     }
 
     /// Lists the runs that this run started as its children, newest first, with their status.
@@ -494,7 +493,7 @@ impl<O> RunHandle<O> {
         let mut query = ChildrenQuery::from(self.key.clone());
         let mut children = Vec::new();
         loop {
-            let page = self.ask(self.client().list_children(query.clone())).await?;
+            let page = self.onward.ask(self.client().list_children(query.clone())).await?;
             children.extend(page.runs);
             match page.next {
                 Some(next) => query.cursor = Some(next),
@@ -505,27 +504,27 @@ impl<O> RunHandle<O> {
 
     /// Returns why the run is pending, as far as its runtime can determine; `None` if it is not pending.
     pub async fn why_pending(&self) -> Result<Option<PendingReason>, Error> {
-        Ok(self.ask(self.client().read_pending_reason(self.key.clone())).await?.why)
+        Ok(self.onward.ask(self.client().read_pending_reason(self.key.clone())).await?.why)
     }
 
     /// Returns why tasks of the run are blocked now: no worker serves them, their provider key is rate-limited, they are in
     /// quarantine, or their next attempt is not due. Empty if none is blocked.
     pub async fn blocked_on(&self) -> Result<Vec<Blocker>, Error> {
-        Ok(self.ask(self.client().read_blockers(self.key.clone())).await?.blocked_on)
+        Ok(self.onward.ask(self.client().read_blockers(self.key.clone())).await?.blocked_on)
     }
 
     /// Pauses the run: timers keep their remaining time, and running steps are recorded when they end.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
-        self.ask(self.client().pause_run(self.because(reason))).await
+        self.onward.ask(self.client().pause_run(self.because(reason))).await
     }
 
     pub async fn resume(&self) -> Result<Appended, Error> {
-        self.ask(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: None })).await
+        self.onward.ask(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: None })).await
     }
 
     /// Resumes the run with new budget limits, which replace the current ones.
     pub async fn resume_with(&self, budget: Budget) -> Result<Appended, Error> {
-        self.ask(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: Some(budget) })).await
+        self.onward.ask(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: Some(budget) })).await
     }
 
     /// Retries a failed run: the calls that failed are executed again, all other recorded results stay. Fails with
@@ -549,7 +548,7 @@ impl<O> RunHandle<O> {
         let name = Name::new(name)?;
         let input = Payload::json(input).map_err(|why| Error::Convert { what: "the query", why })?;
         let request = AskRequest { run: self.key.clone(), name: name.clone(), payload: input, update_id: String::new() };
-        let answer = self.ask(self.client().query_run(request)).await?.answer;
+        let answer = self.onward.ask(self.client().query_run(request)).await?.answer;
         self.read_answer(answer.ok_or_else(|| Error::UnknownQuery { run: self.id().to_owned(), name: name.to_string() })?)
     }
 
@@ -578,7 +577,7 @@ impl<O> RunHandle<O> {
     async fn read_records(&self, generation: Option<u32>) -> Result<Vec<Record>, Error> {
         let (mut records, mut from) = (Vec::new(), Index(0));
         loop {
-            let page = self.ask(self.client().read_log(self.key.clone(), generation, from, PAGE)).await?;
+            let page = self.onward.ask(self.client().read_log(self.key.clone(), generation, from, PAGE)).await?;
             let full = page.len() == PAGE;
             records.extend(page);
             match records.last() {
@@ -591,7 +590,7 @@ impl<O> RunHandle<O> {
     /// Follows the run's log from `from`: recorded events first, then new ones, until the event that ends the run. If the run
     /// continues as new, follows its next log, which begins at 0 again.
     pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
-        let watch = self.ask(self.client().watch_run(self.key.clone())).await?;
+        let watch = self.onward.ask(self.client().watch_run(self.key.clone())).await?;
         let (client, open) = (self.client().clone(), self.onward.inner.open.clone());
         let (key, generation) = (self.key.clone(), watch.generation());
         Ok(Attached {

@@ -2,33 +2,28 @@
 //!
 //! Each is a builder. Awaiting it sends the request; with an id, a repeat is the same request and returns the first result.
 
-use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
-use std::pin::Pin;
 
 use onward_core::api::{
     AppendEntry, AppendEntryRequest, Appended, AppendedEntry, AskRequest, RetryRequest, Signal, SignalRequest,
 };
 use onward_core::{Name, Payload};
+use onward_store::sync::random_u64;
 use serde::de::DeserializeOwned;
 
-use super::RunHandle;
-use crate::worker::random_u64;
+use super::{RunHandle, to_signal};
 use crate::{Error, Result};
-
-type Sending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// A signal to be sent; see [`RunHandle::signal`] and [`RunHandle::message`].
 #[must_use = "await it to send the signal"]
 pub struct SendSignal {
-    run: RunHandle<()>,
-    signal: Result<Signal, Error>,
+    pub(super) run: RunHandle<()>,
+    pub(super) signal: Result<Signal, Error>,
 }
 
 impl SendSignal {
     pub(super) fn new(run: RunHandle<()>, name: &str, payload: Result<Payload, Error>) -> SendSignal {
-        let signal = payload.and_then(|payload| Ok(Signal { name: Name::new(name)?, payload, signal_id: None }));
-        SendSignal { run, signal }
+        SendSignal { run, signal: to_signal(name, payload) }
     }
 
     /// Sets an id under which the signal is accepted once, for as long as the run is kept.
@@ -38,19 +33,14 @@ impl SendSignal {
         }
         self
     }
-}
 
-impl IntoFuture for SendSignal {
-    type Output = Result<Appended, Error>;
-    type IntoFuture = Sending<Appended>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let request = SignalRequest { run: self.run.key().clone(), signal: self.signal? };
-            self.run.ask(self.run.client().signal_run(request)).await
-        })
+    async fn send(self) -> Result<Appended, Error> {
+        let request = SignalRequest { run: self.run.key.clone(), signal: self.signal? };
+        self.run.onward.ask(self.run.client().signal_run(request)).await
     }
 }
+
+awaitable!(SendSignal => Appended);
 
 /// An entry to be appended; see [`RunHandle::append`].
 #[must_use = "await it to append the entry"]
@@ -73,19 +63,14 @@ impl Append {
         }
         self
     }
-}
 
-impl IntoFuture for Append {
-    type Output = Result<AppendedEntry, Error>;
-    type IntoFuture = Sending<AppendedEntry>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let request = AppendEntryRequest { run: self.run.key().clone(), entry: self.entry?, is_looked_up: false };
-            self.run.ask(self.run.client().append_entry(request)).await
-        })
+    async fn send(self) -> Result<AppendedEntry, Error> {
+        let request = AppendEntryRequest { run: self.run.key.clone(), entry: self.entry?, is_looked_up: false };
+        self.run.onward.ask(self.run.client().append_entry(request)).await
     }
 }
+
+awaitable!(Append => AppendedEntry);
 
 /// An update to be sent; see [`RunHandle::update`].
 #[must_use = "await it to send the update"]
@@ -98,7 +83,7 @@ pub struct Update<T> {
 impl<T> Update<T> {
     pub(super) fn new(run: RunHandle<()>, name: &str, input: Result<Payload, Error>) -> Update<T> {
         let request = input.and_then(|payload| {
-            let (run, name) = (run.key().clone(), Name::new(name)?);
+            let (run, name) = (run.key.clone(), Name::new(name)?);
             Ok(AskRequest { run, name, payload, update_id: format!("{:016x}", random_u64()) })
         });
         Update { run, request, output: PhantomData }
@@ -113,17 +98,14 @@ impl<T> Update<T> {
     }
 }
 
-impl<T: DeserializeOwned + 'static> IntoFuture for Update<T> {
-    type Output = Result<T, Error>;
-    type IntoFuture = Sending<T>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let reply = self.run.ask(self.run.client().update_run(self.request?)).await?;
-            self.run.read_answer(reply.answer.expect("a client waits for the result of an update"))
-        })
+impl<T: DeserializeOwned> Update<T> {
+    async fn send(self) -> Result<T, Error> {
+        let reply = self.run.onward.ask(self.run.client().update_run(self.request?)).await?;
+        self.run.read_answer(reply.answer.expect("a client waits for the result of an update"))
     }
 }
+
+awaitable!(Update<T: DeserializeOwned> => T);
 
 /// A retry of a failed run; see [`RunHandle::retry`].
 #[must_use = "await it to retry the run"]
@@ -134,7 +116,7 @@ pub struct Retry {
 
 impl Retry {
     pub(super) fn new(run: RunHandle<()>, reason: &str) -> Retry {
-        let (key, request_id) = (run.key().clone(), format!("{:016x}", random_u64()));
+        let (key, request_id) = (run.key.clone(), format!("{:016x}", random_u64()));
         let request = RetryRequest { run: key, request_id, reason: reason.to_owned(), include_outcome_unknown: false };
         Retry { run, request }
     }
@@ -150,13 +132,10 @@ impl Retry {
         self.request.include_outcome_unknown = true;
         self
     }
-}
 
-impl IntoFuture for Retry {
-    type Output = Result<(), Error>;
-    type IntoFuture = Sending<()>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.run.ask(self.run.client().retry_run(self.request)).await.map(drop) })
+    async fn send(self) -> Result<(), Error> {
+        self.run.onward.ask(self.run.client().retry_run(self.request)).await.map(drop)
     }
 }
+
+awaitable!(Retry => ());

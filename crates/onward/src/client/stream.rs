@@ -9,7 +9,7 @@ use onward_core::stream::{StreamFrame, StreamSaid};
 use onward_runtime::Client;
 use onward_store::Consequence;
 
-use super::open::OpenState;
+use super::OpenState;
 use crate::Error;
 
 /// Long-poll timeout of one read.

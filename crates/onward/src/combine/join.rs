@@ -1,6 +1,6 @@
 //! `join!`, `try_join!`, `join_all`, `join_all_settled` and `race`.
 
-use std::future::{Future, IntoFuture, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -215,15 +215,10 @@ fn all_failed(failures: &[Failure]) -> Failure {
     Failure { causes, retryable: false, ..Failure::new("all_failed", message) }
 }
 
-/// A tuple of futures of different types.
+/// A tuple of futures of different types, for `join!`.
 pub trait JoinTuple {
     type Output;
     fn join(self) -> impl Future<Output = Self::Output>;
-}
-
-/// Implements `join!`.
-pub fn join_tuple<T: JoinTuple>(futures: T) -> impl Future<Output = T::Output> {
-    futures.join()
 }
 
 /// A tuple of results that converts into the result of a tuple.
@@ -301,7 +296,7 @@ tuples! {
 /// ```
 #[macro_export]
 macro_rules! join {
-    ($($future:expr),+ $(,)?) => { $crate::combine::join_tuple(($($future,)+)).await };
+    ($($future:expr),+ $(,)?) => { $crate::combine::JoinTuple::join(($($future,)+)).await };
 }
 
 /// Waits for several futures and returns their values as a tuple, or the first failure in the order of the list.

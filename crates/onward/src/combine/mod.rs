@@ -7,7 +7,6 @@
 mod join;
 mod select;
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,8 +16,8 @@ use onward_core::{Branch, Index};
 use crate::host::cell::RunCell;
 use crate::host::wake::{Arms, BorrowedWaker, Limit, Polling, polling};
 
-pub use join::{JoinAll, JoinAllSettled, JoinTuple, Race, join_all, join_all_settled, join_tuple, race, try_join_tuple};
-pub use select::{Arm, Probe, SelectTuple, Selected, ViaDurable, ViaOpaque, select_arms};
+pub use join::{JoinAll, JoinAllSettled, JoinTuple, Race, join_all, join_all_settled, race, try_join_tuple};
+pub use select::{Arm, Probe, SelectTuple, Selected, ViaDurable, ViaOpaque};
 
 /// The arms of one combinator, and those that must be polled.
 #[derive(Default)]

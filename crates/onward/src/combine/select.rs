@@ -1,6 +1,6 @@
 //! `select!`: the first of several futures, in log order.
 
-use std::future::{Future, IntoFuture, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -78,11 +78,6 @@ pub enum Selected<A, B = (), C = (), D = (), E = (), F = (), G = (), H = ()> {
 pub trait SelectTuple {
     type Output;
     fn select(self) -> impl Future<Output = Self::Output>;
-}
-
-/// Implements `select!`.
-pub fn select_arms<T: SelectTuple>(arms: T) -> impl Future<Output = T::Output> {
-    arms.select()
 }
 
 /// Polls the arms that are ready, in log order (rule 3), until one has won.
@@ -167,7 +162,7 @@ tuples! {
 #[macro_export]
 macro_rules! select {
     ($($pattern:pat = $future:expr => $body:expr),+ $(,)?) => {{
-        let selected = $crate::combine::select_arms(($($crate::combine::Arm::new($future, |future| {
+        let selected = $crate::combine::SelectTuple::select(($($crate::combine::Arm::new($future, |future| {
             #[allow(unused_imports)]
             use $crate::combine::{ViaDurable as _, ViaOpaque as _};
             (&$crate::combine::Probe(future)).ready_at()

@@ -1,18 +1,14 @@
 //! Approvals: a question to a person with exactly one decision.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
+use onward_core::Event;
 use onward_core::engine::Decision;
 use onward_core::event::ApprovalRequested;
-use onward_core::{Event, Index};
 use serde::Serialize;
 
-use super::call::PendingCall;
-use super::{Ctx, Durable, name_or_misuse, payload_or_misuse, small};
-use crate::Result;
+use super::call::{PendingCall, durable_call};
+use super::{Ctx, name_or_misuse, payload_or_misuse, small};
 
 impl Ctx {
     /// Requests an approval from a person. Dropping the future withdraws it.
@@ -28,6 +24,8 @@ impl Ctx {
 pub struct Approval {
     call: PendingCall<Decision>,
 }
+
+durable_call!(Approval => Decision);
 
 impl Approval {
     fn option(self, set: impl Fn(&mut ApprovalRequested)) -> Self {
@@ -50,7 +48,7 @@ impl Approval {
     pub fn show(self, value: &impl Serialize) -> Self {
         let cell = self.call.cell();
         let value = payload_or_misuse(cell, "approval", value);
-        match small(cell.payload_bytes_max, "what an approval shows", value) {
+        match small(cell.shared.payload_bytes_max, "what an approval shows", value) {
             Ok(value) => self.option(|event| event.show = Some(value.clone())),
             Err(failure) => {
                 cell.lock().engine.withdraw_call(self.call.call_id(), failure);
@@ -85,21 +83,6 @@ impl Approval {
 
     /// Returns the id under which it is decided from outside.
     pub fn id(&self) -> String {
-        let state = self.call.cell().lock();
-        state.engine.call_id(self.call.call_id())
-    }
-}
-
-impl Future for Approval {
-    type Output = Result<Decision>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Decision>> {
-        Pin::new(&mut self.call).poll(cx)
-    }
-}
-
-impl Durable for Approval {
-    fn ready_at(&self) -> Option<Index> {
-        self.call.ready_at()
+        self.call.id()
     }
 }

@@ -1,6 +1,5 @@
 //! The future behind every call that waits.
 
-use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,6 +44,11 @@ impl<T> PendingCall<T> {
     /// Changes options of the event that records this call.
     pub fn configure(&self, mut options: impl FnMut(&mut Event)) {
         self.cell.lock().engine.configure(&self.call_id, &mut options);
+    }
+
+    /// Returns the id under which it is answered from outside.
+    pub fn id(&self) -> String {
+        self.cell.lock().engine.call_id(&self.call_id)
     }
 
     pub fn cancel(&self) -> CancelOutcome {
@@ -92,16 +96,16 @@ impl<T> Drop for PendingCall<T> {
 
 /// Implements `Future` and `Durable` for a wrapper around [`PendingCall`].
 macro_rules! durable_call {
-    ($name:ident<$t:ident>) => {
-        impl<$t: serde::de::DeserializeOwned> std::future::Future for $name<$t> {
-            type Output = $crate::Result<$t>;
+    ($name:ident $(<$t:ident>)? => $output:ty) => {
+        impl $(<$t: serde::de::DeserializeOwned>)? std::future::Future for $name $(<$t>)? {
+            type Output = $crate::Result<$output>;
 
             fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
                 std::pin::Pin::new(&mut self.call).poll(cx)
             }
         }
 
-        impl<$t: serde::de::DeserializeOwned> $crate::ctx::Durable for $name<$t> {
+        impl $(<$t: serde::de::DeserializeOwned>)? $crate::ctx::Durable for $name $(<$t>)? {
             fn ready_at(&self) -> Option<onward_core::Index> {
                 self.call.ready_at()
             }

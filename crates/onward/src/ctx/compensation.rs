@@ -1,6 +1,5 @@
 //! Compensations: steps that undo work, in reverse order, when the run fails.
 
-use std::future::Future;
 use std::pin::Pin;
 
 use onward_core::task::RetryPolicy;

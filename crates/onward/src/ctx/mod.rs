@@ -19,16 +19,20 @@ mod task;
 mod time;
 mod update;
 
-use std::any::{Any, TypeId, type_name};
+use std::any::Any;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
+use onward_core::engine::Engine;
 use onward_core::trace::{TraceContext, run_span};
 use onward_core::{Failure, Name, Payload, RunId, RunKey};
 use onward_runtime::Emitted;
 use serde::Serialize;
 
 use crate::Result;
-use crate::host::cell::RunCell;
+use crate::host::cell::{RunCell, dep};
+use crate::host::wake::held_back;
 
 pub use approval::Approval;
 pub use attributes::RunAttributes;
@@ -42,6 +46,7 @@ pub use spawn::{Parent, Spawned, SpawnedResult};
 pub use state::RunState;
 pub use step::{Attempt, Step};
 pub use task::TaskCall;
+pub(crate) use task::task_options;
 pub use time::{Sleep, Timeout};
 
 /// The context that a workflow function receives. Cheap to clone.
@@ -74,16 +79,14 @@ impl Ctx {
     /// # Panics
     /// Panics if there is none of this type; the run pauses with that message.
     pub fn dep<T: Any + Send + Sync>(&self) -> Arc<T> {
-        let dep = self.cell.deps.get(&TypeId::of::<T>()).cloned();
-        let dep = dep.and_then(|dep| dep.downcast::<T>().ok());
-        dep.unwrap_or_else(|| panic!("no dependency of type `{}`: give it to the builder with `.dep(..)`", type_name::<T>()))
+        dep(&self.cell.shared.deps)
     }
 
     /// Returns the run's position in its trace, to pass to services that it calls; `to_string()` is the header `traceparent`. Do
     /// not record it: it is `None` in processes without tracing. A step has its own: [`Attempt::trace`].
     pub fn trace(&self) -> Option<TraceContext> {
         let key = self.cell.lock().engine.key().clone();
-        self.cell.origin.map(|origin| origin.context(run_span(&key)))
+        self.cell.shared.origin.map(|origin| origin.context(run_span(&key)))
     }
 
     /// Sends a value to the current listeners of the run (`RunHandle::emitted`). It is not recorded or repeated on replay.
@@ -91,18 +94,37 @@ impl Ctx {
     /// # Errors
     /// Fails if the value is too large or cannot be written as JSON, on replay, too.
     pub fn emit(&self, name: &str, value: &impl Serialize) -> Result<()> {
-        let value = small(self.cell.payload_bytes_max, "what is emitted", payload_or_failure("what is emitted", value)?)?;
+        let value = small(self.cell.shared.payload_bytes_max, "what is emitted", payload_or_failure("what is emitted", value)?)?;
         let state = self.cell.call("emit");
         if !state.engine.is_live() {
             return Ok(());
         }
         let key = state.engine.key().clone();
         drop(state);
-        if let Some(emitter) = &self.cell.emitter {
+        if let Some(emitter) = &self.cell.shared.emitter {
             emitter(&key, Emitted { name: name.to_owned(), value });
         }
         Ok(())
     }
+}
+
+/// Ends the log with `payload` by `end`, at the first poll. Never completes unless the payload is too large.
+pub(crate) fn end_log<T>(
+    cell: Arc<RunCell>,
+    call: &'static str,
+    payload: Result<Payload>,
+    end: impl Fn(&mut Engine, Payload) + Send,
+) -> impl Future<Output = Result<T>> + Send {
+    poll_fn(move |cx| {
+        if held_back(cx, || None) {
+            return Poll::Pending;
+        }
+        match &payload {
+            Ok(payload) => end(&mut cell.call(call).engine, payload.clone()),
+            Err(failure) => return Poll::Ready(Err(failure.clone())),
+        }
+        Poll::Pending
+    })
 }
 
 /// Validates a name from user code. An invalid name pauses the run.

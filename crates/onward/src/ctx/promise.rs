@@ -25,13 +25,12 @@ pub struct Promise<T> {
     call: PendingCall<T>,
 }
 
-durable_call!(Promise<T>);
+durable_call!(Promise<T> => T);
 
 impl<T> Promise<T> {
     /// Returns the id under which it is resolved from outside.
     pub fn id(&self) -> String {
-        let state = self.call.cell().lock();
-        state.engine.call_id(self.call.call_id())
+        self.call.id()
     }
 
     /// Sets a deadline, after which the promise fails with `timed_out`.

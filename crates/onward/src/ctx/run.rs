@@ -1,16 +1,15 @@
 //! Randomness, versions, cancellation and continuing as new.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use onward_core::engine::Engine;
 use onward_core::{Failure, Index, random};
 use serde::Serialize;
 
 use super::call::PendingCall;
-use super::{Ctx, Durable, name_or_misuse, payload_or_misuse, small};
+use super::{Ctx, Durable, end_log, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
-use crate::host::wake::held_back;
 
 impl Ctx {
     /// Returns a random version 4 UUID; the same on every replay.
@@ -54,19 +53,8 @@ impl Ctx {
         I: Serialize + ?Sized,
     {
         let input = payload_or_misuse(&self.cell, "continue_as_new", input);
-        let input = small(self.cell.payload_bytes_max, "the input of the next generation", input);
-        let cell = self.cell.clone();
-        std::future::poll_fn(move |cx| {
-            if held_back(cx, || None) {
-                return Poll::Pending;
-            }
-            let mut state = cell.call("continue_as_new");
-            match &input {
-                Ok(input) => state.engine.continue_as_new(input.clone()),
-                Err(failure) => return Poll::Ready(Err(failure.clone())),
-            }
-            Poll::Pending
-        })
+        let input = small(self.cell.shared.payload_bytes_max, "the input of the next generation", input);
+        end_log(self.cell.clone(), "continue_as_new", input, Engine::continue_as_new)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Signals: a mailbox, first in first out per name. Signals that arrive before the wait are kept.
 
-use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::{Ctx, Durable, Sleep, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 use crate::host::cell::RunCell;
 use crate::host::wake::held_back;
-use crate::names::{AnyType, SignalName, Typed};
+use crate::names::{Carries, SignalName};
 
 impl Ctx {
     /// Returns the mailbox for one signal name. `name` is text or a typed [`crate::Signal`].
@@ -40,7 +39,7 @@ impl Ctx {
     pub fn send_signal(&self, run: &str, name: &str, payload: &(impl Serialize + ?Sized)) -> Result<()> {
         let name = name_or_misuse(&self.cell, "signal", name);
         let payload = payload_or_misuse(&self.cell, "signal", payload);
-        let payload = small(self.cell.payload_bytes_max, &format!("signal `{name}` to run {run}"), payload)?;
+        let payload = small(self.cell.shared.payload_bytes_max, &format!("signal `{name}` to run {run}"), payload)?;
         let mut state = self.cell.call("send_signal");
         match RunId::new(run) {
             Ok(_) if name.as_str() == ENTRY_SIGNAL => {
@@ -70,30 +69,49 @@ impl<C> SignalSource<C> {
         self.ctx.cell.look("count", |engine| engine.count_signals(&self.pattern))
     }
 
-    fn receive<T>(&self) -> Recv<T> {
+    /// Waits for the next signal.
+    pub fn recv<T>(&self) -> Recv<T>
+    where
+        C: Carries<T>,
+    {
         Recv::new(self.ctx.cell.clone(), self.pattern.clone())
     }
 
-    fn receive_within<T>(&self, span: Duration) -> RecvTimeout<T> {
-        RecvTimeout { recv: self.receive(), span, timer: None, over: false, ctx: self.ctx.clone() }
+    /// Waits for the next signal for at most `span`, then returns `None`. Later signals stay in the mailbox.
+    pub fn recv_timeout<T>(&self, span: Duration) -> RecvTimeout<T>
+    where
+        C: Carries<T>,
+    {
+        RecvTimeout { recv: self.recv(), span, timer: None, over: false, ctx: self.ctx.clone() }
     }
 
-    fn take<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+    /// Takes the next signal, if one is available.
+    pub fn try_recv<T: DeserializeOwned>(&self) -> Result<Option<T>>
+    where
+        C: Carries<T>,
+    {
         let taken = self.ctx.cell.look("try_recv", |engine| engine.try_signal(&self.pattern));
         taken.map(|(_, payload)| Ok(payload.read()?)).transpose()
     }
 
-    fn take_all<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+    /// Takes all available signals, up to the first that is not a `T`. That one stays for the next call, which takes it and
+    /// fails.
+    pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<T>>
+    where
+        C: Carries<T>,
+    {
         drain(&self.ctx.cell, &self.pattern, |_, _, value| value)
     }
 
-    fn take_all_heard<T: DeserializeOwned>(&self) -> Result<Vec<ReceivedSignal<T>>> {
+    /// Takes all available signals like [`SignalSource::drain`], each with its sender.
+    pub fn drain_heard<T: DeserializeOwned>(&self) -> Result<Vec<ReceivedSignal<T>>>
+    where
+        C: Carries<T>,
+    {
         let heard = |_, sender: Option<RunKey>, value| ReceivedSignal { from: sender.map(|sender| sender.id), value };
         drain(&self.ctx.cell, &self.pattern, heard)
     }
-}
 
-impl SignalSource<AnyType> {
     /// Takes all available signals with their raw payloads.
     #[cfg(feature = "agents")]
     pub(crate) fn drain_payloads(&self) -> Vec<ReceivedSignal<Payload>> {
@@ -101,60 +119,6 @@ impl SignalSource<AnyType> {
         let heard =
             |(_, value, sender): (Name, Payload, Option<RunKey>)| ReceivedSignal { from: sender.map(|sender| sender.id), value };
         std::iter::from_fn(next).map(heard).collect()
-    }
-
-    /// Waits for the next signal.
-    pub fn recv<T>(&self) -> Recv<T> {
-        self.receive()
-    }
-
-    /// Waits for the next signal for at most `span`, then returns `None`. Later signals stay in the mailbox.
-    pub fn recv_timeout<T>(&self, span: Duration) -> RecvTimeout<T> {
-        self.receive_within(span)
-    }
-
-    /// Takes the next signal, if one is available.
-    pub fn try_recv<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        self.take()
-    }
-
-    /// Takes all available signals, up to the first that is not a `T`. That one stays for the next call, which takes it and
-    /// fails.
-    pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
-        self.take_all()
-    }
-
-    /// Takes all available signals like [`SignalSource::drain`], each with its sender.
-    pub fn drain_heard<T: DeserializeOwned>(&self) -> Result<Vec<ReceivedSignal<T>>> {
-        self.take_all_heard()
-    }
-}
-
-impl<T: DeserializeOwned> SignalSource<Typed<T>> {
-    /// Waits for the next signal.
-    pub fn recv(&self) -> Recv<T> {
-        self.receive()
-    }
-
-    /// Waits for the next signal for at most `span`, then returns `None`. Later signals stay in the mailbox.
-    pub fn recv_timeout(&self, span: Duration) -> RecvTimeout<T> {
-        self.receive_within(span)
-    }
-
-    /// Takes the next signal, if one is available.
-    pub fn try_recv(&self) -> Result<Option<T>> {
-        self.take()
-    }
-
-    /// Takes all available signals, up to the first that is not a `T`. That one stays for the next call, which takes it and
-    /// fails.
-    pub fn drain(&self) -> Result<Vec<T>> {
-        self.take_all()
-    }
-
-    /// Takes all available signals like [`SignalSource::drain`], each with its sender.
-    pub fn drain_heard(&self) -> Result<Vec<ReceivedSignal<T>>> {
-        self.take_all_heard()
     }
 }
 

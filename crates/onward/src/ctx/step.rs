@@ -1,6 +1,6 @@
 //! Steps: side effects that run in the worker of their run and have their result recorded.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -38,7 +38,12 @@ impl Attempt {
         let state = call.cell.lock();
         let known_as = state.engine.known_as(&call.call_id).clone();
         let span = || step_span(state.engine.key(), state.engine.generation(), &call.call_id, number);
-        Attempt { number, call_id: call.call_id.clone(), known_as, trace: call.cell.origin.map(|origin| origin.context(span())) }
+        Attempt {
+            number,
+            call_id: call.call_id.clone(),
+            known_as,
+            trace: call.cell.shared.origin.map(|origin| origin.context(span())),
+        }
     }
 
     /// Returns the idempotency key: the same for every attempt of this step, also after a crash. Pass it to the called system,
@@ -121,15 +126,15 @@ where
             }
         };
         let what = || format!("the result of step `{}`", call.name);
-        let result = result.and_then(|payload| small(call.cell.payload_bytes_max, &what(), payload));
+        let result = result.and_then(|payload| small(call.cell.shared.payload_bytes_max, &what(), payload));
         // In the virtual time of tests, a step takes no time.
-        let took_ms = if call.cell.script.is_some() { 0 } else { started.elapsed().as_millis() as u64 };
+        let took_ms = if call.cell.shared.script.is_some() { 0 } else { started.elapsed().as_millis() as u64 };
         call.cell.lock().engine.report_step(&call.call_id, result, took_ms);
     }
 }
 
 fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {
-    let script = call.cell.script.as_ref()?;
+    let script = call.cell.shared.script.as_ref()?;
     let generation = call.cell.lock().engine.generation();
     let answer = script.answer(&StepAttempt { name: &call.name, generation, call_id: &call.call_id, attempt });
     if answer.is_none() {
@@ -188,7 +193,7 @@ where
         let arm = polling(cx.waker()).and_then(|polling| polling.arm).map(|(arms, arm)| (arms.clone(), arm));
         let waker = if arm.is_some() { Waker::from(Arc::new(StepWaker { driver, arm })) } else { driver };
         let polled = {
-            let _runtime = cell.runtime.as_ref().map(tokio::runtime::Handle::enter);
+            let _runtime = cell.shared.runtime.as_ref().map(tokio::runtime::Handle::enter);
             catch_unwind(AssertUnwindSafe(|| self.poll_closure(&mut Context::from_waker(&waker))))
         };
         cell.lock().in_step = false;

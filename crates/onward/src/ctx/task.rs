@@ -19,7 +19,7 @@ impl Ctx {
     pub fn task<T>(&self, kind: impl TaskName<T>, input: &(impl Serialize + ?Sized)) -> TaskCall<T> {
         let kind = name_or_misuse(&self.cell, "task", kind.task_name());
         let input = payload_or_misuse(&self.cell, "task input", input);
-        let input = small(self.cell.payload_bytes_max, &format!("the input of task `{kind}`"), input);
+        let input = small(self.cell.shared.payload_bytes_max, &format!("the input of task `{kind}`"), input);
         let mut state = self.cell.call("task");
         let call_id = match input {
             Ok(input) => state.engine.schedule_task(kind, input),
@@ -30,13 +30,54 @@ impl Ctx {
     }
 }
 
+/// Implements the options of tasks for a builder that has a method `option`.
+macro_rules! task_options {
+    ($builder:ident) => {
+        impl<T> $builder<T> {
+            /// Sets the priority; tasks with a higher one start first.
+            pub fn priority(self, priority: i32) -> Self {
+                self.option(|options| options.priority = priority)
+            }
+
+            /// Sets the retry policy: `.retry(5)` is five attempts in all, [`RetryPolicy::forever`] has no limit.
+            pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
+                let policy = policy.into();
+                self.option(|options| options.retry = policy.clone())
+            }
+
+            /// Sets the timeout of one attempt.
+            pub fn timeout(self, timeout: Duration) -> Self {
+                self.option(|options| options.attempt_timeout_ms = Some(millis(timeout)))
+            }
+
+            /// Sets the timeout of all attempts together, including the waits between them.
+            pub fn total_timeout(self, timeout: Duration) -> Self {
+                self.option(|options| options.total_timeout_ms = Some(millis(timeout)))
+            }
+
+            /// Sets how long the task may wait for its first attempt.
+            pub fn queued_timeout(self, timeout: Duration) -> Self {
+                self.option(|options| options.queued_timeout_ms = Some(millis(timeout)))
+            }
+
+            /// Sets how long an attempt may run without a heartbeat.
+            pub fn heartbeat(self, timeout: Duration) -> Self {
+                self.option(|options| options.heartbeat_timeout_ms = Some(millis(timeout)))
+            }
+        }
+    };
+}
+pub(crate) use task_options;
+
+task_options!(TaskCall);
+
 /// A scheduled task, and the future of its result.
 #[must_use = "await it, or keep it to cancel it"]
 pub struct TaskCall<T> {
     pub(crate) call: PendingCall<T>,
 }
 
-durable_call!(TaskCall<T>);
+durable_call!(TaskCall<T> => T);
 
 impl<T> TaskCall<T> {
     fn option(self, set: impl Fn(&mut TaskOptions)) -> Self {
@@ -52,37 +93,6 @@ impl<T> TaskCall<T> {
     pub fn queue(self, queue: &str) -> Self {
         let queue = name_or_misuse(self.call.cell(), "queue", queue);
         self.option(|options| options.queue = Some(queue.clone()))
-    }
-
-    /// Sets the priority; tasks with a higher one start first.
-    pub fn priority(self, priority: i32) -> Self {
-        self.option(|options| options.priority = priority)
-    }
-
-    /// Sets the retry policy: `.retry(5)` is five attempts in all, [`RetryPolicy::forever`] has no limit.
-    pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
-        let policy = policy.into();
-        self.option(|options| options.retry = policy.clone())
-    }
-
-    /// Sets the timeout of one attempt.
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.option(|options| options.attempt_timeout_ms = Some(millis(timeout)))
-    }
-
-    /// Sets the timeout of all attempts together, including the waits between them.
-    pub fn total_timeout(self, timeout: Duration) -> Self {
-        self.option(|options| options.total_timeout_ms = Some(millis(timeout)))
-    }
-
-    /// Sets how long the task may wait for its first attempt.
-    pub fn queued_timeout(self, timeout: Duration) -> Self {
-        self.option(|options| options.queued_timeout_ms = Some(millis(timeout)))
-    }
-
-    /// Sets how long an attempt may run without a heartbeat.
-    pub fn heartbeat(self, timeout: Duration) -> Self {
-        self.option(|options| options.heartbeat_timeout_ms = Some(millis(timeout)))
     }
 
     /// Sets the idempotency key that the task receives; default a key derived from this call.

@@ -1,6 +1,5 @@
 //! Time: durable timers, and a clock that is the same on replay.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -41,7 +40,7 @@ pub struct Sleep<T = ()> {
     call: PendingCall<T>,
 }
 
-durable_call!(Sleep<T>);
+durable_call!(Sleep<T> => T);
 
 /// See [`Ctx::timeout`].
 #[must_use = "futures do nothing unless awaited"]

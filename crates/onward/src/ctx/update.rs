@@ -18,7 +18,7 @@ impl Ctx {
         F: FnMut(I) -> Result<O> + Send + 'static,
     {
         let name = name_or_misuse(&self.cell, "query", name);
-        let answerer = answerer(self.cell.payload_bytes_max, f);
+        let answerer = answerer(self.cell.shared.payload_bytes_max, f);
         let before = self.cell.call("query").queries.insert(name, answerer);
         drop(before); // a closure may hold the context: never drop it under the lock
     }
@@ -37,7 +37,7 @@ impl Ctx {
         F: FnMut(I) -> Result<O> + Send + 'static,
     {
         let name = name_or_misuse(&self.cell, "update", name);
-        let answerer = answerer(self.cell.payload_bytes_max, f);
+        let answerer = answerer(self.cell.shared.payload_bytes_max, f);
         let (before, kept) = {
             let mut state = self.cell.call("update");
             (state.updates.insert(name.clone(), answerer), state.engine.kept_updates(&name))

@@ -1,7 +1,7 @@
 //! The worker connection with payload encoding.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::event::{ParentLink, RunPaused};
@@ -10,6 +10,7 @@ use onward_core::stream::Speech;
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskReport};
 use onward_core::{Epoch, Failure, Index, Record, RunKey, Timestamp};
 use onward_runtime::{ConnectionFuture, DriveInput, Emitted, Inbox, Question, RuntimeError, WorkerConnection};
+use onward_store::sync::lock;
 use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -40,22 +41,14 @@ impl EncryptedConnection {
         EncryptedConnection { inner, boundary, parents: Mutex::default(), standalone: Mutex::default(), tokio: Handle::current() }
     }
 
-    fn parents(&self) -> std::sync::MutexGuard<'_, HashMap<RunKey, (Epoch, ParentLink)>> {
-        self.parents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn standalone(&self) -> std::sync::MutexGuard<'_, BTreeSet<TaskId>> {
-        self.standalone.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the contexts in which a report may be read: as the answer of the call, or as the outcome of the run.
     fn report_homes(&self, id: &TaskId) -> Vec<PayloadContext> {
-        let ends = self.standalone().contains(id).then(|| PayloadContext::of(&id.run, "outcome"));
+        let ends = lock(&self.standalone).contains(id).then(|| PayloadContext::of(&id.run, "outcome"));
         [PayloadContext::of(&id.run, "report")].into_iter().chain(ends).collect()
     }
 
     fn forget(&self, key: &RunKey, epoch: Epoch) {
-        let mut parents = self.parents();
+        let mut parents = lock(&self.parents);
         if parents.get(key).is_some_and(|(known, _)| *known == epoch) {
             parents.remove(key);
         }
@@ -63,7 +56,7 @@ impl EncryptedConnection {
 
     fn take_in(&self, run: &mut ClaimedRun) {
         if let Some(parent) = &run.head.parent {
-            self.parents().insert(run.head.key.clone(), (run.head.epoch, parent.clone()));
+            lock(&self.parents).insert(run.head.key.clone(), (run.head.epoch, parent.clone()));
         }
         // Records that cannot be decoded are read again by the driver, which reports the error.
         run.records = run.records.take().and_then(|records| {
@@ -85,7 +78,7 @@ impl EncryptedConnection {
     /// Decodes a task's input. A task whose input cannot be decoded here fails here.
     async fn take_in_task(&self, mut task: Task) -> Option<Task> {
         if task.ends_run {
-            self.standalone().insert(task.id.clone());
+            lock(&self.standalone).insert(task.id.clone());
         }
         // The failure of an earlier attempt helps the next one, but is not required.
         let contexts = self.report_homes(&task.id);
@@ -238,7 +231,7 @@ impl WorkerConnection for EncryptedConnection {
     }
 
     fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {
-        let parent = self.parents().get(&commit.key).map(|(_, parent)| parent.clone());
+        let parent = lock(&self.parents).get(&commit.key).map(|(_, parent)| parent.clone());
         match self.boundary.commit_out(&mut commit, parent.as_ref()) {
             Ok(()) => self.inner.commit(commit),
             // Retried, so that results are not lost while a codec fails temporarily.
@@ -269,7 +262,7 @@ impl WorkerConnection for EncryptedConnection {
     fn task_over(&self, id: TaskId, claim: u64) -> ConnectionFuture<'_, ()> {
         Box::pin(async move {
             self.inner.task_over(id.clone(), claim).await;
-            self.standalone().remove(&id);
+            lock(&self.standalone).remove(&id);
         })
     }
 

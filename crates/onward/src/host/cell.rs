@@ -3,7 +3,7 @@
 //! Owns the lock around the engine. Must never drop or poll user code while holding it: futures take the lock when they are
 //! dropped.
 
-use std::any::{Any, TypeId};
+use std::any::{Any, TypeId, type_name};
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,14 +12,25 @@ use std::task::{Context, Poll, Waker};
 use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{CallId, Failure, Name, Payload, RunKey};
 use onward_runtime::Emitted;
+use onward_store::sync::lock;
 
 use crate::agent::conversation_cache::{ConversationRead, Granted};
+use crate::host::code::WorkerShared;
 use crate::host::wake::{Arms, polling};
-use crate::trace::TraceOrigin;
-use onward_store::sync::lock;
 
 /// Shared dependencies by type.
 pub(crate) type Deps = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+/// Returns the dependency of this type.
+pub(crate) fn find_dep<T: Any + Send + Sync>(deps: &Deps) -> Option<Arc<T>> {
+    deps.get(&TypeId::of::<T>()).cloned().and_then(|dep| dep.downcast::<T>().ok())
+}
+
+/// Returns the dependency of this type; panics if there is none.
+pub(crate) fn dep<T: Any + Send + Sync>(deps: &Deps) -> Arc<T> {
+    find_dep(deps)
+        .unwrap_or_else(|| panic!("no dependency of type `{}`: give it to the builder with `.dep(..)`", type_name::<T>()))
+}
 
 pub(crate) type Answerer = Box<dyn FnMut(Payload) -> Result<Payload, Failure> + Send>;
 
@@ -30,15 +41,7 @@ const READS: &[&str] = &["state", "now", "is_canceled", "spent", "budget_left"];
 
 pub(crate) struct RunCell {
     state: Mutex<RunCellState>,
-    pub deps: Arc<Deps>,
-    /// The largest payload that can be recorded.
-    pub payload_bytes_max: usize,
-    pub runtime: Option<tokio::runtime::Handle>,
-    /// Scripted step results of tests, consulted before a closure runs.
-    pub script: Option<Arc<dyn StepScript>>,
-    pub emitter: Option<Emitter>,
-    /// The run's position in its trace.
-    pub origin: Option<TraceOrigin>,
+    pub shared: WorkerShared,
 }
 
 /// Source of step results in place of closures.
@@ -78,7 +81,7 @@ pub(crate) struct RunCellState {
 }
 
 impl RunCell {
-    pub fn new(key: RunKey, shared: &crate::host::code::WorkerShared) -> RunCell {
+    pub fn new(key: RunKey, shared: &WorkerShared) -> RunCell {
         let state = RunCellState {
             engine: Engine::new(key),
             watchers: HashMap::new(),
@@ -93,15 +96,7 @@ impl RunCell {
             wish: None,
             earlier: Vec::new(),
         };
-        RunCell {
-            state: Mutex::new(state),
-            deps: shared.deps.clone(),
-            payload_bytes_max: shared.payload_bytes_max,
-            runtime: shared.runtime.clone(),
-            script: shared.script.clone(),
-            emitter: shared.emitter.clone(),
-            origin: shared.origin,
-        }
+        RunCell { state: Mutex::new(state), shared: shared.clone() }
     }
 
     /// Locks the state. User code never panics under this lock, so a poisoned lock still has consistent state.

@@ -2,22 +2,21 @@
 //!
 //! Owns the future of the user's function. Must never wait: the driver feeds records and sends commits.
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use onward_core::conversation::Entry;
 use onward_core::engine::{Advance, CommitDraft, DivergencePoint, Engine, Fault};
 use onward_core::event::UpdateReceived;
-use onward_core::log::{CommitHeader, prelude_of};
-use onward_core::{CallId, Failure, Index, Name, Payload, Record, RunKey, Timestamp};
+use onward_core::log::prelude_of;
+use onward_core::{Failure, Index, Name, Payload, Record, RunKey};
 use onward_store::Clock;
 
 use crate::agent::conversation_cache::ConversationRead;
 use crate::ctx::Ctx;
-use crate::host::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
+use crate::host::cell::{Answerer, Deps, Emitter, RunCell, RunCellState, StepScript};
 use crate::host::foreign;
 use crate::host::stall::Stalls;
 use crate::host::wake::{BorrowedWaker, Polling};
@@ -42,6 +41,7 @@ pub(crate) struct WorkerShared {
     /// The clock that measures how long code blocks its thread; `None` disables the check.
     pub clock: Option<Arc<dyn Clock>>,
     pub runtime: Option<tokio::runtime::Handle>,
+    /// Scripted step results of tests, consulted before a closure runs.
     pub script: Option<Arc<dyn StepScript>>,
     pub emitter: Option<Emitter>,
     /// The exporter of spans; `None` without tracing.
@@ -147,10 +147,6 @@ impl Code {
             }
         }
         self.cell.lock().engine.feed(record);
-    }
-
-    pub fn committed(&mut self, header: CommitHeader, index: Index, at: Timestamp) {
-        self.cell.lock().engine.committed(header, index, at);
     }
 
     /// Advances until the driver must act. `driver` is woken when a step makes progress.
@@ -294,56 +290,14 @@ impl Code {
         continuing
     }
 
-    /// Handles that the store refused the commit in flight because the run is paused. Feed the missing records before advancing.
-    pub fn stand(&mut self) {
-        self.cell.lock().engine.stand();
-    }
-
-    pub fn is_paused(&self) -> bool {
-        self.cell.lock().engine.is_paused()
-    }
-
-    pub fn set_strict(&mut self) {
-        self.cell.lock().engine.set_strict();
-    }
-
-    /// Replaces the result in flight of a step, which the store cannot record, by a failure.
-    pub fn fail_reported(&mut self, call_id: &CallId, failure: Failure) {
-        self.cell.lock().engine.fail_reported(call_id, failure);
-    }
-
     /// Returns the events of the commit in flight.
     pub fn in_flight(&self) -> Vec<onward_core::Event> {
         self.cell.lock().engine.in_flight().map(<[_]>::to_vec).unwrap_or_default()
     }
 
-    pub fn gap(&self) -> Option<Index> {
-        self.cell.lock().engine.gap()
-    }
-
-    pub fn next_feed(&self) -> Index {
-        self.cell.lock().engine.next_feed()
-    }
-
-    pub fn is_at_rest(&self) -> bool {
-        self.cell.lock().engine.is_at_rest()
-    }
-
-    pub fn is_ended(&self) -> bool {
-        self.cell.lock().engine.is_ended()
-    }
-
-    pub fn has_running_steps(&self) -> bool {
-        self.cell.lock().engine.has_running_steps()
-    }
-
-    /// Returns the number of entries in memory for calls that are not over.
-    pub fn entries(&self) -> usize {
-        self.cell.lock().entries()
-    }
-
-    pub fn open_calls(&self) -> Vec<String> {
-        self.cell.lock().engine.open_calls()
+    /// Locks the state that the code and its engine share. Never hold it while the code is polled.
+    pub fn lock(&self) -> MutexGuard<'_, RunCellState> {
+        self.cell.lock()
     }
 
     /// Calls a query handler, without recording it.

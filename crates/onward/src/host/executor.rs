@@ -4,7 +4,6 @@
 //! futures and are woken by what they wait for.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-use crate::host::code::drop_user_code;
 use onward_store::sync::lock;
+
+use crate::host::code::drop_user_code;
 
 /// Tasks that a thread takes from the queue at once: enough to save locking, few enough to share.
 const TAKE_MAX: usize = 16;

@@ -68,7 +68,7 @@ pub(crate) fn replay_log(
     let shared = WorkerShared { script: Some(Arc::new(NoSteps)), emitter: None, clock: None, ..shared.clone() };
     let mut code = Code::new(key.clone(), handler.clone(), &shared);
     if strict {
-        code.set_strict();
+        code.lock().engine.set_strict();
     }
     for record in logs.records {
         code.feed(record.clone());

@@ -9,7 +9,6 @@
 //! without data.
 #![allow(unsafe_code, reason = "raw wakers, as explained above")]
 
-use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -19,9 +18,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 use onward_core::Index;
+use onward_store::sync::lock;
 
 use crate::host::cell::RunCell;
-use onward_store::sync::lock;
 
 /// The arms of one combinator that must be polled.
 #[derive(Debug, Default)]

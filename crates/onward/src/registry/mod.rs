@@ -4,7 +4,6 @@ mod schemas;
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +155,8 @@ impl Registry {
         self.workflows.get(kind)?.current.as_ref()
     }
 
-    fn name(&mut self, name: &str) -> Option<Name> {
+    /// Returns a valid name, or notes the mistake.
+    pub fn name(&mut self, name: &str) -> Option<Name> {
         Name::new(name).map_err(|error| self.wrong(error.into())).ok()
     }
 
@@ -165,22 +165,23 @@ impl Registry {
     }
 }
 
-/// Wraps a workflow function as a handler with an untyped payload as input and output.
-pub(crate) fn erase_workflow<I, O, F, Fut>(f: F) -> Handler
+/// Wraps the function of a workflow or agent as a handler with an untyped payload as input and output.
+pub(crate) fn erase_code<C, I, O, F, Fut>(f: F) -> Handler
 where
+    C: CodeCtx,
     I: DeserializeOwned + Send + 'static,
     O: Serialize + 'static,
-    F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+    F: Fn(C, I) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<O>> + Send + 'static,
 {
     let call = move |ctx: Ctx, payload: Payload| {
         let input = payload.read().map_err(|error| {
             Failure::fatal(format!("the input does not fit the workflow: {error}")).with_code("invalid_input")
         })?;
-        let future = f(ctx.clone(), input);
+        let future = f(C::of(ctx.clone()), input);
         let future: RunFuture = Box::pin(async move {
             let result = future.await.and_then(|output| payload_or_failure("the output", &output));
-            let result = result.and_then(|output| small(ctx.cell.payload_bytes_max, "the output", output));
+            let result = result.and_then(|output| small(ctx.cell.shared.payload_bytes_max, "the output", output));
             match result {
                 Ok(output) => Ok(output),
                 Err(failure) => Err(compensate(&ctx, failure).await),
@@ -188,18 +189,7 @@ where
         });
         Ok(future)
     };
-    Handler { call: Arc::new(call), is_agent: false }
-}
-
-/// Wraps an agent function as an untyped handler.
-pub(crate) fn erase_agent<I, O, F, Fut>(f: F) -> Handler
-where
-    I: DeserializeOwned + Send + 'static,
-    O: Serialize + 'static,
-    F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<O>> + Send + 'static,
-{
-    Handler { is_agent: true, ..erase_workflow(move |ctx, input| f(AgentCtx::new(ctx), input)) }
+    Handler { call: Arc::new(call), is_agent: C::IS_AGENT }
 }
 
 /// The context that workflow code takes: [`Ctx`], or [`AgentCtx`] for an agent.
@@ -270,22 +260,15 @@ where
 }
 
 /// Wraps a task function as an untyped handler.
-pub(crate) fn erase_task<I, O, E, F, Fut>(f: F) -> TaskHandler
-where
-    I: DeserializeOwned + Send + 'static,
-    O: Serialize + 'static,
-    E: Into<BoxError> + 'static,
-    F: Fn(TaskCtx, I) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<O, E>> + Send + 'static,
-{
-    let f = Arc::new(f);
+pub(crate) fn erase_task<Arguments>(function: impl TaskFunction<Arguments>) -> TaskHandler {
+    let function = Arc::new(function);
     Arc::new(move |ctx, payload| {
-        let f = f.clone();
+        let function = function.clone();
         Box::pin(async move {
             let input = payload.read().map_err(|error| {
                 Failure::fatal(format!("the input does not fit the task: {error}")).with_code("invalid_input")
             })?;
-            let output = f(ctx, input).await.map_err(|error| Failure::from_box(error.into()))?;
+            let output = function.call(ctx, input).await.map_err(|error| Failure::from_box(error.into()))?;
             payload_or_failure("the output", &output)
         })
     })

@@ -1,15 +1,16 @@
 //! Connections to one server: one that all calls share, and one for each of the worker's streams.
+//!
+//! Must never fall back to a connection without TLS, or to a peer whose certificate was not verified.
 
 use std::error::Error as _;
 use std::time::Duration;
 
+use onward_core::codec::Message;
 use onward_core::{Namespace, RunKey};
 use onward_runtime::RuntimeError;
 use onward_wire::ApiKey;
 use onward_wire::api::{Call, Emitted, Reply, RunRequest};
-use onward_wire::ends::{AwaitFrame, EndsFrame};
 use onward_wire::grpc::{NAMESPACE, Untyped, Wire, path_of, undecodable};
-use onward_wire::worker::{ServerFrames, WorkerFrames};
 use tonic::Streaming;
 use tonic::body::Body;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -19,7 +20,6 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 
 use super::problem::{from_status, unreachable_at};
-use super::trust::Trust;
 use crate::Error;
 
 /// The largest message that a server accepts: several payloads of the maximum size.
@@ -33,6 +33,38 @@ const PING_PAUSE: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The authorities that a server's certificate is verified with: those of the system, or configured ones.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Trust {
+    /// PEM, with one or more certificates.
+    #[cfg(feature = "tls")]
+    pub root: Option<Vec<u8>>,
+}
+
+impl Trust {
+    #[cfg(feature = "tls")]
+    pub fn apply(&self, endpoint: Endpoint) -> Result<Endpoint, String> {
+        use tonic::transport::{Certificate, ClientTlsConfig};
+        let config = match &self.root {
+            // An empty list would be accepted here, and every server rejected later for another reason.
+            Some(pem) if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") => {
+                return Err("the root certificate is not PEM".to_owned());
+            }
+            Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
+            None => ClientTlsConfig::new().with_native_roots(),
+        };
+        endpoint.tls_config(config).map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            format!("{error}{cause}")
+        })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub fn apply(&self, _: Endpoint) -> Result<Endpoint, String> {
+        Err("https:// needs the cargo feature `tls` of the crate `onward`".to_owned())
+    }
+}
 
 #[derive(Clone)]
 pub(crate) struct Channel {
@@ -90,15 +122,19 @@ impl Channel {
         Reply::decode(call.name(), &bytes).map_err(|error| from_status(&undecodable(&error)))
     }
 
-    /// Opens a worker's stream.
-    pub async fn connect(
+    /// Opens a stream of a worker or of the ends of runs, at `path`.
+    pub async fn open<Sent, Received>(
         &self,
-        frames: impl Stream<Item = WorkerFrames> + Send + 'static,
-    ) -> Result<Streaming<ServerFrames>, RuntimeError> {
+        path: &'static str,
+        frames: impl Stream<Item = Sent> + Send + 'static,
+    ) -> Result<Streaming<Received>, RuntimeError>
+    where
+        Sent: Message + Send + Sync + 'static,
+        Received: Message + Send + Sync + 'static,
+    {
         let mut grpc = self.ready().await?;
-        let path = PathAndQuery::from_static(onward_wire::grpc::CONNECT);
-        let codec = Wire::<WorkerFrames, ServerFrames>::default();
-        let reply = grpc.streaming(self.request(frames), path, codec).await;
+        let codec = Wire::<Sent, Received>::default();
+        let reply = grpc.streaming(self.request(frames), PathAndQuery::from_static(path), codec).await;
         reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
     }
 
@@ -107,17 +143,6 @@ impl Channel {
         let mut grpc = self.ready().await?;
         let (path, codec) = (PathAndQuery::from_static(onward_wire::grpc::LISTEN), Wire::<RunRequest, Emitted>::default());
         let reply = grpc.server_streaming(self.request(RunRequest { run }), path, codec).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
-    }
-
-    /// Opens a stream of the ends of the runs that `frames` name.
-    pub async fn await_ends(
-        &self,
-        frames: impl Stream<Item = AwaitFrame> + Send + 'static,
-    ) -> Result<Streaming<EndsFrame>, RuntimeError> {
-        let mut grpc = self.ready().await?;
-        let path = PathAndQuery::from_static(onward_wire::grpc::AWAIT_ENDS);
-        let reply = grpc.streaming(self.request(frames), path, Wire::<AwaitFrame, EndsFrame>::default()).await;
         reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
     }
 

@@ -14,7 +14,6 @@
 //! - Y5: frames without a response (emitted values, stream frames of tasks, answers to queries) are sent on the connection that
 //!   they belong to or dropped; they never accumulate.
 
-mod drive;
 mod shared;
 mod stream;
 mod taken;
@@ -31,8 +30,10 @@ use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Index, Record, RunKey};
 use onward_runtime::{ConnectionFuture, DriveInput, Emitted, Inbox, Question, RuntimeError, WorkerConnection, WorkerProfile};
 use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture, payloads};
+use onward_wire::api::{Call, DecideRequest, DriveRequest, Reply};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, WorkerFrame};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::Channel;
@@ -50,6 +51,12 @@ const OUTGOING_MAX: usize = 10_000;
 
 /// Number of queued frames from which stream frames stay with their tasks.
 const SPEECHES_MAX: usize = 256;
+
+/// The largest commit: the server's message limit, minus overhead.
+const COMMIT_BYTES_MAX: usize = 60 * 1024 * 1024;
+
+/// Time limit for a granted run to arrive. Otherwise it was lost with the connection, and the server takes it back.
+const ARRIVE_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) struct RemoteConnection {
     shared: Arc<Shared>,
@@ -113,7 +120,7 @@ impl WorkerConnection for RemoteConnection {
     }
 
     fn claim_run(&self, key: RunKey, delivery: DriveInput) -> ConnectionFuture<'_, Result<ClaimedOne, RuntimeError>> {
-        Box::pin(async move { drive::claim_run(&self.shared, &self.channel, key, delivery).await })
+        Box::pin(claim_run(&self.shared, &self.channel, key, delivery))
     }
 
     fn next_tasks(&self, limit: usize) -> ConnectionFuture<'_, Vec<Task>> {
@@ -178,10 +185,13 @@ impl WorkerConnection for RemoteConnection {
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         let (shared, key, epoch) = (self.shared.clone(), commit.key.clone(), commit.epoch);
-        let bytes = payloads::weigh(&commit.events);
-        let asked = self.shared.ask_if_small(bytes, |request| WorkerFrame::Commit(wire::CommitRun { request, commit }));
+        let (bytes, max) = (payloads::weigh(&commit.events), COMMIT_BYTES_MAX);
+        if bytes > max {
+            return Box::pin(std::future::ready(Err(StoreError::PayloadTooLarge { bytes, max })));
+        }
+        let asked = self.shared.ask(|request| WorkerFrame::Commit(wire::CommitRun { request, commit }));
         Box::pin(async move {
-            let Said::Committed(committed) = asked?.said().await? else { return Err(not_an_answer("a commit")) };
+            let Said::Committed(committed) = asked.said().await? else { return Err(not_an_answer("a commit")) };
             if committed.status.is_closed() {
                 drop(shared.lock().let_go(&key, epoch)); // the server has dropped it, too
             }
@@ -283,6 +293,47 @@ impl RemoteConnection {
         let left = self.shared.ask(|request| WorkerFrame::Leave(wire::Leave { request, received }));
         drop(left.said().await);
     }
+}
+
+/// Claims one run by id: the request is a separate call, and the run arrives over the stream.
+async fn claim_run(shared: &Shared, channel: &Channel, key: RunKey, delivery: DriveInput) -> Result<ClaimedOne, RuntimeError> {
+    let (sender, arrives) = oneshot::channel();
+    {
+        let mut state = shared.lock();
+        // A closed sender is left over from an abandoned request.
+        if state.driving.get(&key).is_some_and(|other| !other.is_closed()) {
+            return Err(StoreError::RunHeld { key }.into());
+        }
+        state.driving.insert(key.clone(), sender);
+    }
+    let reply = channel.call(Call::DriveRun(request(shared, &key, delivery))).await.map(|reply| match reply {
+        Reply::DriveRun(reply) => reply,
+        _ => unreachable!("the reply belongs to the call"),
+    });
+    if !reply.as_ref().is_ok_and(|reply| reply.is_given) {
+        shared.lock().driving.remove(&key);
+    }
+    let reply = reply?;
+    let claimed = if reply.is_given { Some(arrived(arrives).await?) } else { None };
+    Ok(ClaimedOne { appended: reply.appended, head: reply.head, claimed })
+}
+
+async fn arrived(arrives: oneshot::Receiver<ClaimedRun>) -> Result<ClaimedRun, StoreError> {
+    let lost = || StoreError::Unavailable { why: "the run did not arrive from the server".to_owned() };
+    tokio::time::timeout(ARRIVE_MAX, arrives).await.ok().and_then(Result::ok).ok_or_else(lost)
+}
+
+fn request(shared: &Shared, key: &RunKey, delivery: DriveInput) -> DriveRequest {
+    let (run, worker) = (key.clone(), shared.worker().clone());
+    let (signal, decision) = match delivery {
+        DriveInput::Nothing => (None, None),
+        DriveInput::Signal(signal) => (Some(signal), None),
+        DriveInput::Decision(call, decide) => {
+            let (namespace, approval) = (key.namespace.clone(), call.to_string());
+            (None, Some(DecideRequest { namespace, approval, decide }))
+        }
+    };
+    DriveRequest { run, worker, signal, decision }
 }
 
 fn take<T>(from: &mut VecDeque<T>, limit: usize) -> Vec<T> {

@@ -4,13 +4,15 @@
 //! with all pending waits, however long the server is unreachable. An error of one run must never end the wait for another.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::{Failure, Payload, RunKey};
 use onward_runtime::RuntimeError;
 use onward_store::Consequence;
+use onward_store::sync::lock;
 use onward_wire::ends::{AwaitFrame, End, EndsFrame};
+use onward_wire::grpc::AWAIT_ENDS;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
@@ -51,7 +53,7 @@ impl Ends {
 
     /// Waits until the run is closed, through all its generations. Cancel-safe.
     pub async fn outcome(&self, key: &RunKey) -> Result<Outcome, RuntimeError> {
-        if let Some(attendant) = self.asleep.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(attendant) = lock(&self.asleep).take() {
             tokio::spawn(attendant.attend());
         }
         let (tell, told) = oneshot::channel();
@@ -128,7 +130,7 @@ impl Attendant {
         for runs in runs.chunks(RUNS_IN_FRAME) {
             drop(frames.send(AwaitFrame { runs: runs.to_vec(), forget: Vec::new() }));
         }
-        let mut ends: Streaming<EndsFrame> = match self.channel.await_ends(UnboundedReceiverStream::new(outgoing)).await {
+        let mut ends: Streaming<EndsFrame> = match self.channel.open(AWAIT_ENDS, UnboundedReceiverStream::new(outgoing)).await {
             Ok(ends) => ends,
             Err(error) => return StreamEnd::Broken(error),
         };

@@ -10,7 +10,6 @@ mod connection;
 mod ends;
 mod http;
 mod problem;
-mod trust;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +20,10 @@ use onward_wire::ApiKey;
 
 use crate::Error;
 
-pub(crate) use channel::{Channel, endpoint};
+pub(crate) use channel::{Channel, Trust, endpoint};
 pub(crate) use client::RemoteClient;
 pub(crate) use connection::RemoteConnection;
 pub use http::{HttpAnswer, HttpClient, connect_http};
-pub(crate) use trust::Trust;
 
 /// Delay before a failed request is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(200);

@@ -1,9 +1,10 @@
 //! Conversion of errors from a server into errors of this process.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use onward_runtime::RuntimeError;
+use onward_store::sync::lock;
 use onward_store::{Consequence, Elsewhere, StoreError};
 use onward_wire::Problem;
 use onward_wire::problem::Advice;
@@ -21,17 +22,14 @@ pub(crate) fn from_problem(problem: Problem) -> StoreError {
         // The server has stopped writing; this process waits for it.
         Advice::StopProcess => Consequence::Retry,
     };
-    let hint = problem.hint.as_deref().map(keep);
-    StoreError::Elsewhere(Box::new(Elsewhere { code: keep(&problem.code), message: problem.message, hint, consequence }))
+    elsewhere(keep(&problem.code), problem.message, problem.hint.as_deref().map(keep), consequence)
 }
 
 /// Parses a problem document of the HTTP API.
 pub(crate) fn from_json(text: &str) -> Option<RuntimeError> {
     let problem: serde_json::Value = serde_json::from_str(text).ok()?;
     let (code, message) = (keep(problem["code"].as_str()?), problem["detail"].as_str().unwrap_or_default().to_owned());
-    let hint = problem["hint"].as_str().map(keep);
-    let consequence = Consequence::TellCaller;
-    Some(StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint, consequence })).into())
+    Some(elsewhere(code, message, problem["hint"].as_str().map(keep), Consequence::TellCaller).into())
 }
 
 pub(crate) fn from_status(status: &Status) -> RuntimeError {
@@ -40,9 +38,9 @@ pub(crate) fn from_status(status: &Status) -> RuntimeError {
     }
     let why = format!("{}: {}", status.code(), status.message());
     match status.code() {
-        Code::Unauthenticated | Code::PermissionDenied => elsewhere("not_allowed", why, Consequence::TellCaller),
+        Code::Unauthenticated | Code::PermissionDenied => elsewhere("not_allowed", why, None, Consequence::TellCaller).into(),
         Code::InvalidArgument | Code::Unimplemented | Code::OutOfRange => {
-            elsewhere("not_understood", why, Consequence::TellCaller)
+            elsewhere("not_understood", why, None, Consequence::TellCaller).into()
         }
         _ => unreachable(format!("the connection to the server failed: {why}")),
     }
@@ -79,8 +77,7 @@ pub(crate) fn unreachable_at(url: &str, why: &str) -> RuntimeError {
 }
 
 fn unreachable_with(message: String, hint: &'static str) -> RuntimeError {
-    let elsewhere = Elsewhere { code: "server_unreachable", message, hint: Some(hint), consequence: Consequence::Retry };
-    StoreError::Elsewhere(Box::new(elsewhere)).into()
+    elsewhere("server_unreachable", message, Some(hint), Consequence::Retry).into()
 }
 
 /// Returns the error for a stream that the server has ended.
@@ -90,18 +87,17 @@ pub(crate) fn gone() -> RuntimeError {
 
 /// Copies an error for another caller.
 pub(crate) fn again(error: &RuntimeError) -> RuntimeError {
-    let (code, message, hint) = (error.code(), error.to_string(), error.hint());
-    StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint, consequence: error.consequence() })).into()
+    elsewhere(error.code(), error.to_string(), error.hint(), error.consequence()).into()
 }
 
-fn elsewhere(code: &'static str, message: String, consequence: Consequence) -> RuntimeError {
-    StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint: None, consequence })).into()
+fn elsewhere(code: &'static str, message: String, hint: Option<&'static str>, consequence: Consequence) -> StoreError {
+    StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint, consequence }))
 }
 
 /// Returns a text that lives as long as the process. Codes and hints are few.
 fn keep(text: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = lock(&KEPT);
     if let Some(known) = kept.get(text) {
         return known;
     }

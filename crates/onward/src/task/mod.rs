@@ -2,7 +2,7 @@
 
 mod outbox;
 
-use std::any::{Any, TypeId, type_name};
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use onward_store::sync::lock;
 use serde::Serialize;
 
 use crate::agent::conversation_cache::ConversationCache;
-use crate::host::cell::Deps;
+use crate::host::cell::{Deps, dep, find_dep};
 pub(crate) use outbox::Outbox;
 
 /// The context of one attempt of a task. Cheap to clone.
@@ -78,7 +78,7 @@ impl TaskCtx {
     /// Returns a dependency, if there is one of this type.
     #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn find_dep<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.inner.deps.get(&TypeId::of::<T>()).cloned().and_then(|dep| dep.downcast::<T>().ok())
+        find_dep(&self.inner.deps)
     }
 
     /// Returns the number of this attempt: 1, 2, …
@@ -103,8 +103,7 @@ impl TaskCtx {
     /// # Panics
     /// Panics if there is none of this type; the attempt fails with that message.
     pub fn dep<T: Any + Send + Sync>(&self) -> Arc<T> {
-        self.find_dep()
-            .unwrap_or_else(|| panic!("no dependency of type `{}`: give it to the builder with `.dep(..)`", type_name::<T>()))
+        dep(&self.inner.deps)
     }
 
     /// Sends a heartbeat with the attempt's progress.

@@ -15,8 +15,6 @@
 //! script.assert_deterministic();
 //! ```
 
-mod background;
-mod chooser;
 mod outcome;
 mod play;
 mod replay;

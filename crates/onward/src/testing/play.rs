@@ -1,4 +1,5 @@
-//! One run of a script: possible events, their order, and their effects in virtual time.
+//! One run of a script: possible events, their order, and their effects in virtual time; and choices of a schedule: when to
+//! crash, and what happens next.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,9 +11,8 @@ use onward_core::run::{Input, OutboxMessage, Wait, WaitKind};
 use onward_core::task::{Task, TaskFate, TaskReport};
 use onward_core::{CallId, Event, Name, Timestamp, WorkerId};
 
-use super::background;
-use super::chooser::{Chooser, CrashChoice};
 use super::script::{Decided, Script};
+use super::steps;
 use super::world::World;
 
 /// Number of events after which a run counts as endless.
@@ -107,16 +107,16 @@ impl<'a> Play<'a> {
                 if !self.world.has_running_steps() {
                     return;
                 }
-                background::wait();
+                steps::wait();
                 continue;
             };
-            if chooser.before_commit() == CrashChoice::Crash {
+            if chooser.crashes_before_commit() {
                 self.world.crash();
                 continue;
             }
             self.hurry(chooser);
             self.world.commit(draft);
-            if chooser.after_commit() == CrashChoice::Crash {
+            if chooser.crashes_after_commit() {
                 self.world.crash();
             }
         }
@@ -250,6 +250,71 @@ impl<'a> Play<'a> {
 
     fn input(&mut self, event: Event) {
         self.world.input(event).expect("an open run takes inputs");
+    }
+}
+
+/// A source of choices. By default nothing crashes, and events happen in order.
+pub(super) trait Chooser {
+    fn crashes_before_commit(&mut self) -> bool {
+        false
+    }
+    fn crashes_after_commit(&mut self) -> bool {
+        false
+    }
+    /// Picks one of `count` possible events.
+    fn pick(&mut self, _count: usize) -> usize {
+        0
+    }
+    /// Returns whether another due event happens before the code sees the last one, or before its commit is admitted.
+    fn hurries(&mut self) -> bool {
+        false
+    }
+}
+
+pub(super) struct Calm;
+
+impl Chooser for Calm {}
+
+pub(super) struct CrashAt {
+    pub commit: usize,
+    pub after: bool,
+    pub seen: usize,
+}
+
+impl Chooser for CrashAt {
+    fn crashes_before_commit(&mut self) -> bool {
+        self.seen += 1;
+        self.seen == self.commit + 1 && !self.after
+    }
+    fn crashes_after_commit(&mut self) -> bool {
+        self.seen == self.commit + 1 && self.after
+    }
+}
+
+/// A small random generator: the same on every machine, so that a seed reproduces a schedule.
+pub(super) struct Random(pub u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
+    }
+}
+
+impl Chooser for Random {
+    fn crashes_before_commit(&mut self) -> bool {
+        self.next().is_multiple_of(10)
+    }
+    fn crashes_after_commit(&mut self) -> bool {
+        self.next().is_multiple_of(10)
+    }
+    fn pick(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+    fn hurries(&mut self) -> bool {
+        self.next().is_multiple_of(3)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::agent::AgentCtx;
 use crate::ctx::Ctx;
 use crate::host::code::{Handler, WorkerShared};
 use crate::host::replay::{Earlier, Logs, replay_log};
-use crate::registry::{Registry, erase_agent, erase_workflow};
+use crate::registry::{Registry, erase_code};
 
 /// A recorded log to be replayed with today's code. No step runs.
 ///
@@ -78,7 +78,7 @@ impl<'a> Replay<'a> {
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.hold(&erase_workflow(workflow))
+        self.hold(&erase_code(workflow))
     }
 
     /// Replays the log of an open or closed segment with `agent`. The log of a turn needs its [`Replay::prelude`], and code that
@@ -93,7 +93,7 @@ impl<'a> Replay<'a> {
         F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.hold(&erase_agent(agent))
+        self.hold(&erase_code(agent))
     }
 
     fn hold(self, handler: &Handler) -> Result<(), Box<RunPaused>> {

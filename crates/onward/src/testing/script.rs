@@ -1,7 +1,6 @@
 //! A workflow with a scripted environment: results of steps and tasks, timed signals, decisions of approvals.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,16 +10,14 @@ use onward_core::{Event, Failure, Log, Name, Payload, RunId, RunKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::background::{self, Background};
-use super::chooser::{Always, Chooser, CrashAt, CrashChoice, Random};
 use super::outcome::ScriptOutcome;
-use super::play::Play;
-use super::steps::Steps;
+use super::play::{Calm, Chooser, CrashAt, Play, Random};
+use super::steps::{self, Background, Steps};
 use super::world::{World, default_key};
 use crate::Result;
 use crate::ctx::Ctx;
 use crate::host::code::{Handler, WorkerShared};
-use crate::registry::{Registry, erase_workflow};
+use crate::registry::{Registry, erase_code};
 
 /// The result of a task or child of a kind, from its input and the number of the attempt.
 pub(super) type Responder = Arc<dyn Fn(&Payload, u32) -> Result<Payload> + Send + Sync>;
@@ -78,7 +75,7 @@ impl Script {
     {
         Script {
             key: default_key(),
-            handler: erase_workflow(workflow),
+            handler: erase_code(workflow),
             input: json(input),
             registry: Registry::default(),
             steps: BTreeMap::new(),
@@ -217,7 +214,7 @@ impl Script {
     /// Panics if the code diverges on replay, panics, or awaits a foreign future.
     #[track_caller]
     pub fn run(&self) -> ScriptOutcome {
-        self.play(&mut Always(CrashChoice::Go))
+        self.play(&mut Calm)
     }
 
     /// Runs once per commit and crash point: the process dies before, or right after, the n-th commit and starts again. Every run
@@ -314,7 +311,7 @@ impl Script {
             ..WorkerShared::default()
         };
         let world = World::with_handler(self.key.clone(), self.handler.clone(), self.input.clone(), shared, RUN_SEED)
-            .waking(background::waker());
+            .waking(steps::waker());
         let world = if self.shadow { world } else { world.without_shadow_replay() };
         let started = world.now();
         let world = Play::new(self, world).play_out(chooser);

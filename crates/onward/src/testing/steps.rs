@@ -1,16 +1,24 @@
-//! Scripted results of steps.
+//! Steps in tests: scripted results, and an async runtime for steps that are not scripted.
 //!
 //! A result belongs to the attempt that requested it first: after a crash the same attempt gets the same result, as from a
-//! service that knows the idempotency key.
+//! service that knows the idempotency key. The runtime has its own thread, so that a script works in a plain test and in an async
+//! one.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::task::{Wake, Waker};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
 
 use onward_core::{CallId, Name, Payload};
+use onward_store::sync::lock;
+use tokio::sync::oneshot;
 
 use crate::Result;
 use crate::host::cell::{StepAttempt, StepScript};
-use onward_store::sync::lock;
+
+/// Longest wait between two polls, for steps that do not wake their waker.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Provides and records the steps of one run.
 pub(super) struct Steps {
@@ -58,4 +66,55 @@ impl StepScript for Steps {
     fn ran(&self, name: &Name) {
         self.seen().ran.push(name.to_string());
     }
+}
+
+/// The thread of steps that are not scripted.
+pub(super) struct Background {
+    handle: tokio::runtime::Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    pub fn start() -> Background {
+        let (stop, stopped) = oneshot::channel();
+        let (sender, receiver) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let build = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = build.expect("a test can have an async runtime");
+            drop(sender.send(runtime.handle().clone()));
+            drop(runtime.block_on(stopped));
+        });
+        let handle = receiver.recv().expect("the thread sends the handle of its runtime");
+        Background { handle, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub fn handle(&self) -> tokio::runtime::Handle {
+        self.handle.clone()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Returns a waker that ends [`wait`] on the calling thread.
+pub(super) fn waker() -> Waker {
+    Waker::from(Arc::new(Unpark(std::thread::current())))
+}
+
+/// Waits for a step to make progress.
+pub(super) fn wait() {
+    std::thread::park_timeout(LOOK_AGAIN);
 }

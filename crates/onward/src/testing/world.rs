@@ -24,7 +24,7 @@ use crate::agent::conversation_cache::ConversationRead;
 use crate::ctx::Ctx;
 use crate::host::code::{Code, Handler, Need, WorkerShared};
 use crate::host::replay::{Logs, replay_log};
-use crate::registry::{erase_agent, erase_workflow};
+use crate::registry::erase_code;
 
 /// One run, executed and inspected step by step.
 pub struct World {
@@ -66,7 +66,7 @@ impl World {
         Fut: Future<Output = crate::Result<O>> + Send + 'static,
     {
         let input = Payload::json(input).expect("a test's input can be written as JSON");
-        World::with_handler(default_key(), erase_workflow(workflow), input, WorkerShared::default(), 7)
+        World::with_handler(default_key(), erase_code(workflow), input, WorkerShared::default(), 7)
     }
 
     /// Starts `agent` with `input` at a fixed time. Its log is not replayed after every commit, because an agent may diverge from
@@ -79,7 +79,7 @@ impl World {
         Fut: Future<Output = crate::Result<O>> + Send + 'static,
     {
         let input = Payload::json(input).expect("a test's input can be written as JSON");
-        World::with_handler(default_key(), erase_agent(agent), input, WorkerShared::default(), 7).without_shadow_replay()
+        World::with_handler(default_key(), erase_code(agent), input, WorkerShared::default(), 7).without_shadow_replay()
     }
 
     pub(crate) fn with_handler(key: RunKey, handler: Handler, input: Payload, shared: WorkerShared, seed: u64) -> World {
@@ -226,7 +226,7 @@ impl World {
                 None => Code::new(self.head.key.clone(), self.handler.clone(), &self.shared)
                     .with_divergence_point(divergence_point.take()),
             };
-            let fed = self.log.records().partition_point(|record| record.index < code.next_feed());
+            let fed = self.log.records().partition_point(|record| record.index < code.lock().engine.next_feed());
             for record in &self.log.records()[fed..] {
                 code.feed(record.clone());
             }
@@ -268,7 +268,7 @@ impl World {
             Ok(admitted) => {
                 let index = self.apply(admitted);
                 if let Some(code) = &mut self.code {
-                    code.committed(header, index, self.now);
+                    code.lock().engine.committed(header, index, self.now);
                 }
                 if self.shadow {
                     let log = std::mem::take(&mut self.log);
@@ -287,7 +287,7 @@ impl World {
             }
             Err(CommitRefusal::Refused(Refusal::Paused { .. })) => {
                 if let Some(code) = &mut self.code {
-                    code.stand();
+                    code.lock().engine.stand();
                 }
                 false
             }
@@ -320,15 +320,15 @@ impl World {
 
     /// Returns the number of entries in memory for calls that are not over, for tests of memory growth.
     pub fn entries(&self) -> usize {
-        self.code.as_ref().map_or(0, Code::entries)
+        self.code.as_ref().map_or(0, |code| code.lock().entries())
     }
 
     pub(crate) fn has_running_steps(&self) -> bool {
-        self.code.as_ref().is_some_and(Code::has_running_steps)
+        self.code.as_ref().is_some_and(|code| code.lock().engine.has_running_steps())
     }
 
     pub(crate) fn open_calls(&self) -> Vec<String> {
-        self.code.as_ref().map(Code::open_calls).unwrap_or_default()
+        self.code.as_ref().map(|code| code.lock().engine.open_calls()).unwrap_or_default()
     }
 
     /// Returns the logs of all generations, oldest first.

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use bytes::{Buf, BufMut};
+use onward_wire::grpc::Untyped;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, AsciiMetadataKey, MetadataValue};
 use tonic::transport::Channel;
@@ -140,7 +139,7 @@ impl Sender {
         for (name, value) in &self.headers {
             request.metadata_mut().insert(name.clone(), value.clone());
         }
-        grpc.unary(request, PathAndQuery::from_static(EXPORT), Plain).await.map(drop)
+        grpc.unary(request, PathAndQuery::from_static(EXPORT), Untyped).await.map(drop) // rejected spans are ignored
     }
 }
 
@@ -148,44 +147,6 @@ impl Sender {
 fn may_pass(code: tonic::Code) -> bool {
     use tonic::Code::{Aborted, Cancelled, DataLoss, DeadlineExceeded, OutOfRange, ResourceExhausted, Unavailable};
     matches!(code, Cancelled | DeadlineExceeded | Aborted | OutOfRange | Unavailable | DataLoss | ResourceExhausted)
-}
-
-/// A gRPC codec for raw bytes.
-struct Plain;
-
-impl Codec for Plain {
-    type Encode = Vec<u8>;
-    type Decode = ();
-    type Encoder = Plain;
-    type Decoder = Plain;
-
-    fn encoder(&mut self) -> Plain {
-        Plain
-    }
-
-    fn decoder(&mut self) -> Plain {
-        Plain
-    }
-}
-
-impl Encoder for Plain {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn encode(&mut self, item: Vec<u8>, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put_slice(&item);
-        Ok(())
-    }
-}
-
-impl Decoder for Plain {
-    type Item = ();
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
-        from.advance(from.remaining()); // the number of rejected spans is ignored
-        Ok(Some(()))
-    }
 }
 
 #[cfg(test)]

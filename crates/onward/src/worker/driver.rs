@@ -3,7 +3,6 @@
 //! A hand-written future rather than an async function, because a run waits for several things at once: its inbox, its commit and
 //! its steps.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -107,15 +106,11 @@ impl Driver {
 
     /// Reads the log from the first record that was not fed.
     fn read(&mut self) {
-        self.reading = Some(self.read_from(self.code.next_feed()));
+        self.reading = Some(self.read_from(self.code.lock().engine.next_feed()));
     }
 
     fn read_from(&self, from: Index) -> BoxFuture<Result<Vec<Record>, StoreError>> {
-        self.read_generation(self.generation, from)
-    }
-
-    fn read_generation(&self, generation: u32, from: Index) -> BoxFuture<Result<Vec<Record>, StoreError>> {
-        let (connection, key) = (self.worker.connection.clone(), self.key.clone());
+        let (connection, key, generation) = (self.worker.connection.clone(), self.key.clone(), self.generation);
         Box::pin(async move { read_all(&*connection, &key, Some(generation), from).await })
     }
 
@@ -207,7 +202,7 @@ impl Driver {
                     if committed.status.is_closed() {
                         return self.leave(false);
                     }
-                    self.code.committed(header, committed.index, committed.at);
+                    self.code.lock().engine.committed(header, committed.index, committed.at);
                     self.check_replay(header.n);
                 }
                 Err(error) if retries(&error) => {
@@ -217,7 +212,7 @@ impl Driver {
                 Err(error) => return self.refused(&error, header),
             }
         }
-        if self.code.gap().is_some() && self.in_flight.is_none() {
+        if self.code.lock().engine.gap().is_some() && self.in_flight.is_none() {
             self.read();
             return NextAction::Again;
         }
@@ -273,7 +268,7 @@ impl Driver {
         let Some(Event::StepCompleted(step)) = events.iter().max_by_key(|event| payloads::weigh([*event])) else { return false };
         let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
         let message = format!("the result of step `{}` cannot be recorded: {error}{hint}", step.name);
-        self.code.fail_reported(&step.call_id, Failure::fatal(message).with_code("payload_too_large"));
+        self.code.lock().engine.fail_reported(&step.call_id, Failure::fatal(message).with_code("payload_too_large"));
         true
     }
 
@@ -287,11 +282,6 @@ impl Driver {
             connection.commit(commit).await
         };
         self.in_flight = Some((header, Box::pin(future)));
-    }
-
-    fn commit_now(&mut self, header: CommitHeader) {
-        let commit = self.commit_in_flight(header);
-        self.in_flight = Some((header, self.worker.connection.commit(commit)));
     }
 
     /// Returns the commit in flight, with its events from the engine.
@@ -319,12 +309,13 @@ impl Driver {
             // Results of running steps are still accepted. Everything else waits until the run continues, here or on another
             // worker.
             "run_paused" => {
-                self.code.stand();
+                self.code.lock().engine.stand();
                 self.read();
                 return NextAction::Again;
             }
             "payload_too_large" if self.fail_largest(error) => {
-                self.commit_now(CommitHeader { commit_id: self.worker.commit_id(), ..header });
+                let header = CommitHeader { commit_id: self.worker.commit_id(), ..header };
+                self.in_flight = Some((header, self.worker.connection.commit(self.commit_in_flight(header))));
                 return NextAction::Again;
             }
             // A repeat would be refused as well, and this worker still holds the run: pause it with the error.
@@ -358,15 +349,19 @@ impl Driver {
             // The caller may have gone.
             drop(answer.send(self.code.query(&name, input)));
         }
-        let busy = self.in_flight.is_some() || self.checking.is_some() || self.code.has_running_steps();
+        let busy = self.in_flight.is_some() || self.checking.is_some() || self.code.lock().engine.has_running_steps();
         if !busy {
             self.traced.rest();
         }
-        if self.code.is_paused() && !busy {
+        if self.code.lock().engine.is_paused() && !busy {
             // Its steps are recorded, so the worker that claims the run after the resume finds everything in the log.
             return self.leave(true);
         }
-        if self.in_flight.is_some() || self.code.is_ended() || !self.code.is_at_rest() || self.checking.is_some() {
+        if self.in_flight.is_some()
+            || self.code.lock().engine.is_ended()
+            || !self.code.lock().engine.is_at_rest()
+            || self.checking.is_some()
+        {
             return NextAction::Wait;
         }
         if self.evict && self.inbox.close_if_empty() {

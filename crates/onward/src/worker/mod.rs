@@ -2,7 +2,6 @@
 //!
 //! Owns the runs in memory. Must never decide what may be recorded: the store does, through core.
 
-mod cache;
 mod cold;
 mod driver;
 mod inbox;
@@ -16,8 +15,7 @@ use std::time::Duration;
 
 use onward_core::{CommitId, Index, Payload, Record, RunHead, RunKey};
 use onward_runtime::{Emitted, WorkerConnection};
-use onward_store::sync::lock;
-pub(crate) use onward_store::sync::random_u64;
+use onward_store::sync::{lock, random_u64};
 use onward_store::{ClaimedRun, StoreError, payloads};
 use tokio::task::JoinHandle;
 
@@ -25,9 +23,8 @@ use crate::agent::conversation_cache::ConversationCache;
 use crate::host::code::WorkerShared;
 use crate::host::executor::Executor;
 use crate::registry::Registry;
-use cache::Cache;
 use driver::Driver;
-pub(crate) use inbox::RunInbox;
+use inbox::{Cache, RunInbox};
 
 /// Number of runs per claim.
 const RUNS_AT_ONCE: usize = 64;

@@ -8,7 +8,7 @@ use onward::prelude::*;
 use onward::{Budget, Builder, RunHandle};
 use onward_core::{Name, Namespace, Payload, RunId, RunKey};
 use onward_llm_scripted::{Fault, Rule, ScriptedModel, ScriptedReply, When};
-use onward_runtime::{AppendEntry, BranchEntry, BranchRun, Runtime, SendSignal};
+use onward_runtime::{AppendEntry, BranchEntry, BranchRun, Runtime, Signal};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -121,11 +121,10 @@ async fn what_is_not_json_ends_no_conversation() {
     let key = RunKey::new(Namespace::default(), RunId::new("c").unwrap());
     let runtime = onward.runtime().unwrap();
     let payload = |content_type: &str, data: &[u8]| Payload::binary(content_type, data.to_vec());
-    let signal = |content_type: &str, data: &[u8]| SendSignal {
+    let signal = |content_type: &str, data: &[u8]| Signal {
         name: Name::new("message").unwrap(),
         payload: payload(content_type, data),
         signal_id: None,
-        sender: None,
     };
     for bad in [b"{bad".as_slice(), b""] {
         let refused = runtime.signal_run(&key, signal("application/json", bad)).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onward_core::event::SignalAwaited;
 use onward_core::run::Commit;
 use onward_core::{CallId, CommitId, Event, Name, Namespace, Payload, RunId, RunKey, WorkerId};
-use onward_runtime::{DriveInput, LocalConnection, NotResumed, Options, Resumed, Runtime, SendSignal, StartRun, WorkerProfile};
+use onward_runtime::{DriveInput, LocalConnection, NotResumed, Options, Resumed, Runtime, Signal, StartRequest, WorkerProfile};
 use onward_store::{ManualClock, MemoryStore, Store};
 use onward_store_embedded::EmbeddedStore;
 use tokio::sync::Barrier;
@@ -40,8 +40,8 @@ fn worker(store: &Arc<dyn Store>, clock: &Arc<ManualClock>, id: &str) -> (Runtim
 
 async fn start(runtime: &Runtime, id: &str) {
     let (input, attributes) = (Payload::null(), Vec::new());
-    let start = StartRun {
-        key: key(id),
+    let start = StartRequest {
+        run: key(id),
         kind: name("agent"),
         version: None,
         input,
@@ -55,12 +55,7 @@ async fn start(runtime: &Runtime, id: &str) {
 }
 
 fn message(id: &str) -> DriveInput {
-    DriveInput::Signal(SendSignal {
-        name: name("message"),
-        payload: Payload::null(),
-        signal_id: Some(id.to_owned()),
-        sender: None,
-    })
+    DriveInput::Signal(Signal { name: name("message"), payload: Payload::null(), signal_id: Some(id.to_owned()) })
 }
 
 /// Makes the agent wait for a message, as its worker would.

@@ -6,7 +6,7 @@ use onward::prelude::*;
 use onward::{Encryption, EncryptionKey, RunHandle, Status};
 use onward_core::view::AwaitedKind;
 use onward_core::{Event, Hash, Index, Name, Namespace, Payload, RunId, RunKey};
-use onward_runtime::SendSignal;
+use onward_runtime::Signal;
 
 use crate::embedded;
 use crate::site::{DEADLINE, Site, awaited, count, eventually, paused, until_logged, until_status};
@@ -178,7 +178,7 @@ async fn stored_signal(site: &Site, onward: &Onward, id: &str) -> Payload {
 }
 
 async fn send_stored(site: &Site, onward: &Onward, id: &str, payload: Payload) {
-    let signal = SendSignal { name: Name::new("go").unwrap(), payload, signal_id: None, sender: None };
+    let signal = Signal { name: Name::new("go").unwrap(), payload, signal_id: None };
     site.runtime(onward).signal_run(&run_key(id), signal).await.unwrap();
 }
 

@@ -174,13 +174,14 @@ everywhere! {
         }};
         let (_onward, run) = started(site.builder().await.task("model", model), 1).await;
         let run = Arc::new(run);
-        let mut readers = Vec::new();
+        let (mut readers, begun) = (Vec::new(), Arc::new(AtomicU32::new(0)));
         for slow in [0, 0, 0, 0, 3, 10] {
-            let mut stream = run.stream(None);
+            let (mut stream, begun) = (run.stream(None), begun.clone());
             readers.push(tokio::spawn(async move {
-                let mut screen = Screen::default();
+                let (mut screen, mut is_first) = (Screen::default(), true);
                 while let Some(frame) = stream.next().await.unwrap() {
                     screen.show(&frame);
+                    begun.fetch_add(u32::from(std::mem::take(&mut is_first)), Ordering::SeqCst);
                     if slow > 0 {
                         tokio::time::sleep(millis(slow)).await;
                     }
@@ -188,7 +189,7 @@ everywhere! {
                 screen
             }));
         }
-        eventually("all of them read", async || (site.runtime(&_onward).streams_read() > 0).then_some(())).await;
+        eventually("all of them read", async || (begun.load(Ordering::SeqCst) == 6).then_some(())).await;
         gate.open();
         let whole: String = (0..500).map(|n| format!("{n} ")).collect();
         for reader in readers {

@@ -109,7 +109,7 @@ fn script(model: &ScriptedModel) {
 
 fn shop() -> Agent {
     let stock = Tool::new("stock", "Counts an item on the shelf", stock).pure();
-    let order = Tool::with("order", "Orders an item, which costs money", order).keyed().needs_approval();
+    let order = Tool::new("order", "Orders an item, which costs money", order).keyed().needs_approval();
     Agent::new(KIND).model(MODEL).system("You sell parts of bicycles.").tool(stock).tool(order).converse()
 }
 

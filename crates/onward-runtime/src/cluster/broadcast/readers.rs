@@ -9,12 +9,12 @@ use std::sync::{Mutex, MutexGuard};
 
 use onward_core::RunKey;
 use onward_core::stream::{AttemptFailed, Speech};
+use onward_store::sync::lock;
 use tokio::time::Instant;
 
 use super::{Broadcast, BroadcastMessage, LISTENING_MAX, LISTENING_PACE, SpokenElsewhere};
 use crate::Runtime;
-use crate::by_run::lock;
-use crate::cluster::listener::Hub;
+use crate::cluster::Hub;
 
 /// Bound on the bytes that wait to be sent.
 const SPOKEN_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -152,10 +152,6 @@ impl Hub {
 }
 
 impl Runtime {
-    pub(super) fn read_here(&self) -> Vec<RunKey> {
-        self.hub().streams.read_runs(self.clock().now())
-    }
-
     /// Sends the waiting frames to the readers elsewhere. Returns when all frames that were added before are sent.
     pub(crate) async fn send_spoken(&self) {
         let broadcast = &self.hub().broadcast;

@@ -24,9 +24,9 @@ fn worker(namespace: &str, kinds: &[(&str, Option<&str>)]) -> WorkerProfile {
     }
 }
 
-fn refusal(worker: &WorkerProfile, kind: &str, span: Duration) -> Refusal {
+fn refusal(worker: &WorkerProfile, kind: &str, span: Duration) -> RateLimited {
     let (namespace, limit) = (worker.namespace.clone(), worker.task_limits.get(&name(kind)).cloned());
-    Refusal { namespace, kind: name(kind), limit, span }
+    RateLimited { namespace, kind: name(kind), limit, span_ms: u64::try_from(span.as_millis()).unwrap_or(u64::MAX) }
 }
 
 /// Returns the kinds of which the worker may claim a task.
@@ -117,7 +117,7 @@ async fn a_limit_opens_to_one_first_and_then_to_twice_as_many_a_beat() {
 
 #[test]
 fn only_a_refusal_with_a_time_closes_anything() {
-    let said = |failure: Failure| closes_for(&TaskReport::Failed(failure));
+    let said = |failure: Failure| closes_for(&TaskReport::Failed(failure)).map(Duration::from_millis);
     let limited = || Failure::new(RATE_LIMITED, "");
     assert_eq!(said(limited().with_retry_after(9 * SECOND).with_limited(3 * SECOND)), Some(3 * SECOND));
     assert_eq!(said(Failure::fatal("").with_limited(3 * SECOND)), Some(3 * SECOND), "a final failure has a wait too");

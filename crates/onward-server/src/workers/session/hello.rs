@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, RunKey, WorkerId};
-use onward_runtime::Adoption;
+use onward_runtime::{Adoption, WorkerConnection};
 use onward_store::{Consequence, StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
@@ -98,7 +98,7 @@ impl Session {
         }
         for (run, epoch) in compared.unheard_runs {
             self.forget(&run, epoch);
-            drop(self.local.release(&run, epoch).await);
+            drop(self.local.release(run, epoch).await);
         }
         for (task, claim) in compared.unheard_tasks {
             // A task of an earlier session is reported only if it was this worker's (Q9).
@@ -160,7 +160,7 @@ impl Session {
         if self.send_missed(&held).await.is_err() {
             let wire::HeldRun { run, epoch, .. } = held;
             self.forget(&run, epoch);
-            drop(self.local.release(&run, epoch).await);
+            drop(self.local.release(run.clone(), epoch).await);
             self.push(ServerFrame::RunLost(wire::RunLost { run, epoch }));
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onward_core::task::{Task, TaskId};
 use onward_core::{Epoch, Record, RunKey};
-use onward_runtime::{Inbox, Question};
+use onward_runtime::{Inbox, Question, WorkerConnection};
 use onward_store::{ClaimedRun, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
@@ -86,7 +86,7 @@ impl Session {
             ServerFrame::Run(wire::Run { head, log })
         });
         if !given {
-            drop(self.local.release(&run, epoch).await);
+            drop(self.local.release(run, epoch).await);
             return;
         }
         // The inbox is opened after the run is queued, so that inputs follow it.
@@ -119,7 +119,7 @@ impl Session {
     pub(super) fn watch_task(self: &Arc<Session>, task: TaskId, claim: u64) {
         let session = self.clone();
         tokio::spawn(async move {
-            session.local.task_over(&task, claim).await;
+            session.local.task_over(task.clone(), claim).await;
             // A task that is being adopted again was with another session meanwhile; the adoption decides whether it is over
             // (K10).
             let is_doubtful = session.lock().doubtful.contains(&(task.clone(), claim));

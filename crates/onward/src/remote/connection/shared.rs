@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use onward_core::task::{Task, TaskId};
 use onward_core::{Epoch, Index, Name, Record, RunKey, WorkerId};
 use onward_runtime::{Inbox, Question, RuntimeError, WorkerProfile};
+use onward_store::sync::lock;
 use onward_store::{ClaimedRun, PAYLOAD_BYTES_MAX, StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, WorkerFrame};
@@ -16,9 +17,6 @@ use tokio::time::Instant;
 
 use super::stream::{FRAMES_BYTES, FRAMES_MAX};
 use crate::remote::problem::from_problem;
-
-/// The largest commit: the server's message limit, minus overhead.
-const FRAME_BYTES_MAX: usize = 60 * 1024 * 1024;
 
 pub(super) struct Shared {
     profile: WorkerProfile,
@@ -140,7 +138,7 @@ impl Shared {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Sends a frame without a response, if the connection that it belongs to still exists (Y5).
@@ -298,14 +296,6 @@ impl Shared {
 
     pub fn release(&self, run: RunKey, epoch: Epoch) {
         drop(self.ask(|request| WorkerFrame::Release(wire::ReleaseRun { request, run, epoch })));
-    }
-
-    /// Sends a request like [`Shared::ask`], unless it is larger than any message may be.
-    pub fn ask_if_small(&self, bytes: usize, frame: impl FnOnce(u64) -> WorkerFrame) -> Result<Asked, StoreError> {
-        if bytes > FRAME_BYTES_MAX {
-            return Err(StoreError::PayloadTooLarge { bytes, max: FRAME_BYTES_MAX });
-        }
-        Ok(self.ask(frame))
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_store::Consequence;
-use onward_wire::worker::{ServerFrame, WorkerFrame, WorkerFrames};
+use onward_wire::grpc::CONNECT;
+use onward_wire::worker::{ServerFrame, ServerFrames, WorkerFrame, WorkerFrames};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
 
 use super::shared::{Greeting, Shared};
 use crate::remote::Channel;
@@ -84,7 +86,7 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
     let began = Instant::now();
     let patience = shared.lease.borrow().map_or(WELCOME_MAX, |lease| lease.clamp(WELCOME_MIN, WELCOME_MAX));
     let welcomed = async {
-        let mut incoming = match channel.connect(ReceiverStream::new(receiver)).await {
+        let mut incoming: Streaming<ServerFrames> = match channel.open(CONNECT, ReceiverStream::new(receiver)).await {
             Ok(incoming) => incoming,
             Err(error) => {
                 // A refusal is final; an unreachable server may come back.

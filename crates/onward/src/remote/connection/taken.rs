@@ -68,8 +68,7 @@ impl Shared {
         drop(state);
         if let Some(ClaimedRun { head, .. }) = unwanted {
             // The caller that claimed it has gone.
-            let (run, epoch) = (head.key, head.epoch);
-            drop(self.ask(|request| WorkerFrame::Release(wire::ReleaseRun { request, run, epoch })));
+            self.release(head.key, head.epoch);
         }
         if let Some(Held { to: To::Inbox(inbox), .. }) = before {
             inbox.lost(); // the run was lost and is now held again

@@ -52,7 +52,7 @@ impl Till {
             paid.lock().unwrap().insert(format!("{} {cents}", ctx.idempotency_key()));
             async move { Ok::<_, Failure>(format!("paid {cents}")) }
         };
-        Tool::with("pay", "Pays", pay).keyed().retry(9)
+        Tool::new("pay", "Pays", pay).keyed().retry(9)
     }
 
     pub fn paid(&self) -> usize {
