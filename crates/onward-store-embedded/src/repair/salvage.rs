@@ -58,7 +58,7 @@ pub(crate) struct Pages {
     corrections: BTreeMap<usize, Correction>,
     count: u64,
     /// Frames are missing between those that verify, so that a page in the database may be newer than that in the log.
-    has_gap: bool,
+    pub has_gap: bool,
 }
 
 /// A version of a page: its order (zero is the database, then the frames of the log), its bytes, and whether they verify.
@@ -86,11 +86,6 @@ impl Pages {
         let log = File::open(wal::path(directory)).ok();
         let count = newest.keys().last().copied().unwrap_or(0).max(bytes.div_ceil(PAGE_BYTES as u64));
         Ok((Pages { file, log, newest, torn, corrections, count, has_gap }, damage))
-    }
-
-    /// Returns whether frames of the log are missing between those that verify.
-    pub fn has_gap(&self) -> bool {
-        self.has_gap
     }
 
     fn in_file(&self, number: u64) -> Option<Version> {
