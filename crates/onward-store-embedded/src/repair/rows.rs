@@ -259,7 +259,8 @@ fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
         let mut delete = db.prepare("DELETE FROM runs WHERE rk = ?1")?;
         runs.strays.iter().try_for_each(|rk| delete.execute([rk]).map(drop))?;
     }
-    let mut rows: Vec<(u32, i64)> = runs.damaged.iter().chain(&runs.missing).map(|rk| (runs.generation(*rk), *rk)).collect();
+    let generation = |rk: &i64| runs.keys.get(rk).map_or(0, |key| key.generation);
+    let mut rows: Vec<(u32, i64)> = runs.damaged.iter().chain(&runs.missing).map(|rk| (generation(rk), *rk)).collect();
     rows.sort_unstable(); // a first generation comes before those that refer to it
     for (_, rk) in rows {
         match mend_run(db, rk, runs.keys.get(&rk).map(|indexed| &indexed.key))? {
@@ -269,12 +270,6 @@ fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
         }
     }
     Ok(mended)
-}
-
-impl DamagedRuns {
-    fn generation(&self, rk: i64) -> u32 {
-        self.keys.get(&rk).map_or(0, |key| key.generation)
-    }
 }
 
 fn unmendable() -> rusqlite::Error {

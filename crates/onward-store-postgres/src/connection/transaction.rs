@@ -108,26 +108,25 @@ pub(crate) async fn transact<T>(
     for attempt in 1.. {
         let tried = match line.get().await {
             Ok(db) => attempt_once(shared, db, wants, &work).await,
-            Err(trouble) => Err(AttemptError::Before(trouble)),
+            Err(trouble) => Err((trouble, false)),
         };
         let (error, is_unknown) = match tried {
             Ok(done) => return Ok(done),
-            Err(AttemptError::Before(Trouble::Refused(error))) => {
+            Err((Trouble::Refused(error), _)) => {
                 shared.mend_by(&error);
                 undo(line).await;
                 return Err(Fate::Undone(error));
             }
-            Err(AttemptError::Before(Trouble::Damaged(error))) => {
+            Err((Trouble::Damaged(error), _)) => {
                 shared.mend_by(&error);
                 undo(line).await;
                 return Err(Fate::Damaged(error));
             }
-            Err(AttemptError::Before(Trouble::Panicked(why))) => {
+            Err((Trouble::Panicked(why), _)) => {
                 line.hang_up();
                 return Err(Fate::Damaged(StoreError::Corrupt { why: format!("an operation broke an invariant: {why}") }));
             }
-            Err(AttemptError::Before(Trouble::Sql(error))) => (error, false),
-            Err(AttemptError::AtCommit(error)) => (error, true),
+            Err((Trouble::Sql(error), is_at_commit)) => (error, is_at_commit),
         };
         let (meaning, silence) = (meaning(&error), line.silence());
         line.hang_up();
@@ -156,24 +155,21 @@ fn pause(attempt: u32) -> Duration {
     Duration::from_millis(millis + random_u64() % millis).min(PAUSE_MAX)
 }
 
-enum AttemptError {
-    Before(Trouble),
-    AtCommit(tokio_postgres::Error),
-}
-
+/// Makes one attempt. The error has whether it came from COMMIT.
 async fn attempt_once<T>(
     shared: &ServerShared,
     db: &Db,
     wants: &Wants,
     work: &impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
-) -> Result<(T, Aftermath), AttemptError> {
-    let mut unit = begin(shared, db, wants).await.map_err(AttemptError::Before)?;
+) -> Result<(T, Aftermath), (Trouble, bool)> {
+    let mut unit = begin(shared, db, wants).await.map_err(|trouble| (trouble, false))?;
     let done = AssertUnwindSafe(work(&mut unit)).catch_unwind().await;
     unit.damaged.keys().chain(&unit.hurt).for_each(|key| shared.mend_soon(key));
-    let answer = done.unwrap_or_else(|panic| Err(Trouble::Panicked(panic_message(&*panic)))).map_err(AttemptError::Before)?;
+    let answer =
+        done.unwrap_or_else(|panic| Err(Trouble::Panicked(panic_message(&*panic)))).map_err(|trouble| (trouble, false))?;
     let after = unit.aftermath();
     let statements = unit.statements();
-    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(AttemptError::AtCommit)?;
+    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(|error| (Trouble::Sql(error), true))?;
     Ok((answer, after))
 }
 

@@ -162,14 +162,9 @@ pub(crate) async fn list_waits(db: &Db, query: &WaitQuery) -> Outcome<Vec<Wait>>
         };
     }
     sql = sql.also(" ORDER BY w.requested, w.id, w.call_id LIMIT ?").number(number(page_limit(query.limit)));
-    let mut found = Vec::new();
-    for row in db.query(&sql).await? {
-        // A damaged question is reported, never left out.
-        let wait: Wait = unseal("a wait", row.get(1))?;
-        let wait = if query.matches(&wait) { whole(db, row.get(0), wait, query.run.is_some()).await? } else { None };
-        found.extend(wait);
-    }
-    Ok(found)
+    // A damaged question is reported, never left out.
+    let read = |data: &[u8]| Ok(Some(unseal("a wait", data)?).filter(|wait| query.matches(wait)));
+    read_whole(db, &sql, read, query.run.is_some()).await
 }
 
 pub(crate) async fn list_tasks(db: &Db, query: &TaskQuery) -> Outcome<Vec<Task>> {
@@ -183,22 +178,27 @@ pub(crate) async fn list_tasks(db: &Db, query: &TaskQuery) -> Outcome<Vec<Task>>
         sql = sql.also(" AND t.state = ANY(?)").smalls(columns.to_vec());
     }
     sql = sql.also(" ORDER BY t.ord LIMIT ?").number(number(page_limit(query.limit)));
-    let mut found = Vec::new();
-    for row in db.query(&sql).await? {
-        let task: Task = unseal("a task", row.get(1))?;
-        let task = if query.matches(&task) { whole(db, row.get(0), task, query.run.is_some()).await? } else { None };
-        found.extend(task);
-    }
-    Ok(found)
+    let read = |data: &[u8]| Ok(Some(unseal("a task", data)?).filter(|task| query.matches(task)));
+    read_whole(db, &sql, read, query.run.is_some()).await
 }
 
-/// Restores large payloads. If one is damaged, the log that has it is damaged, too: reported if its run was queried, else left
-/// out.
-async fn whole<C: HasPayloads>(db: &Db, rk: i64, carrier: C, is_asked_for: bool) -> Outcome<Option<C>> {
-    match restore_payloads(db, rk, carrier).await {
-        Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_asked_for => Ok(None),
-        other => other.map(Some),
+/// Reads rows with their large payloads. If one is damaged, the log that has it is damaged, too: reported if its run was queried,
+/// else left out.
+async fn read_whole<C: HasPayloads>(
+    db: &Db,
+    sql: &Sql,
+    read: impl Fn(&[u8]) -> Outcome<Option<C>>,
+    is_asked_for: bool,
+) -> Outcome<Vec<C>> {
+    let mut found = Vec::new();
+    for row in db.query(sql).await? {
+        let Some(carrier) = read(row.get(1))? else { continue };
+        match restore_payloads(db, row.get(0), carrier).await {
+            Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_asked_for => {}
+            restored => found.push(restored?),
+        }
     }
+    Ok(found)
 }
 
 pub(crate) async fn list_deleted(db: &Db, query: &DeletedQuery) -> Outcome<Vec<DeletedRun>> {
