@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -322,7 +323,8 @@ impl<'c> Writer<'c> {
         let before = self.db.total_changes();
         // A panic is a violated invariant: it undoes the batch, and the store continues.
         let settled = catch_unwind(AssertUnwindSafe(|| match op {
-            Op::Run(op) => block_on_ready(op.execute(self)),
+            // Pinned here, so that the future of the largest operation is not moved for each of them.
+            Op::Run(op) => block_on_ready(pin!(op.execute(self))),
             Op::ClaimRuns(request, to) => self.reply(&to, |writer| block_on_ready(unit_of_work::claim_runs(writer, &request))),
             Op::ClaimTasks(request, to) => {
                 self.clock_jumps.lease_given(request.lease);
