@@ -17,7 +17,8 @@ pub(crate) struct ClockJumps {
     /// The last reading of both clocks.
     last: Option<(Timestamp, Timestamp)>,
     longest_lease: Duration,
-    hold_until: Timestamp,
+    /// The steady time until which task leases are not expired.
+    pub hold_until: Timestamp,
 }
 
 impl ClockJumps {
@@ -32,11 +33,6 @@ impl ClockJumps {
         {
             self.hold_until = steady.after(self.longest_lease.max(SESSION_DEFAULT));
         }
-    }
-
-    /// Returns the steady time until which task leases are not expired.
-    pub fn hold_until(&self) -> Timestamp {
-        self.hold_until
     }
 }
 

@@ -3,8 +3,6 @@
 //! Owns the distinction between a refused operation, a batch that is rolled back, and a store that stops. Must never treat a
 //! failed sync as something that can be retried.
 
-use onward_core::run::Refusal;
-use onward_core::task::StaleReport;
 use onward_core::{Index, RunKey};
 use onward_store::StoreError;
 pub(crate) use onward_store::durable::seal::damaged;
@@ -41,18 +39,6 @@ pub(crate) type Outcome<T> = Result<T, Trouble>;
 impl From<StoreError> for Trouble {
     fn from(error: StoreError) -> Trouble {
         Trouble::Refused(error)
-    }
-}
-
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Trouble {
-        Trouble::Refused(refusal.into())
-    }
-}
-
-impl From<StaleReport> for Trouble {
-    fn from(stale: StaleReport) -> Trouble {
-        Trouble::Refused(stale.into())
     }
 }
 
@@ -108,13 +94,11 @@ impl Failure {
 /// Converts an SQLite error of a reader.
 pub(crate) fn read_error(error: rusqlite::Error) -> StoreError {
     match &error {
-        rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_IOERR => {
+        rusqlite::Error::SqliteFailure(code, _)
+            if matches!(code.extended_code & 0xff, ffi::SQLITE_IOERR | ffi::SQLITE_BUSY | ffi::SQLITE_NOMEM) =>
+        {
             StoreError::Unavailable { why: error.to_string() }
         }
-        rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_BUSY => {
-            StoreError::Unavailable { why: error.to_string() }
-        }
-        _ if is_out_of_memory(&error) => StoreError::Unavailable { why: error.to_string() },
         _ => {
             let page = pages::take_damaged().map(|page| format!(": page {page} has a wrong checksum"));
             StoreError::Corrupt { why: format!("{error}{}", page.unwrap_or_default()) }

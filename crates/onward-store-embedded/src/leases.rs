@@ -90,9 +90,7 @@ impl Leases {
     pub fn show(&self, rk: i64, head: &mut RunHead) {
         if let Some(lease) = self.read().by_run.get(&rk) {
             head.epoch = lease.epoch;
-            if head.status == Status::Pending {
-                head.status = Status::Running;
-            }
+            head.status = if head.status == Status::Pending { Status::Running } else { head.status };
         }
     }
 

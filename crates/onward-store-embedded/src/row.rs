@@ -1,4 +1,4 @@
-//! Encoding of values in rows: checksums, call ids, checksummed messages.
+//! Rows: cached statements, and the encoding of values with checksums.
 //!
 //! Must never return bytes that were not written: every value carries a checksum that is verified.
 //!
@@ -8,9 +8,55 @@
 use onward_core::{Index, Record, RunKey, Timestamp};
 use onward_store::StoreError;
 pub(crate) use onward_store::durable::seal::{
-    NEVER, call_id_key, cursor, due_number, parse_cursor, read_call_id, seal, seal_bytes, unseal, unseal_bytes,
+    NEVER, call_id_key, due_number, number, read_call_id, seal, seal_bytes, unseal, unseal_bytes,
 };
 use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+
+/// Statements that the connection keeps prepared.
+pub(crate) trait Statements {
+    /// Executes a statement and returns the number of changed rows.
+    fn run(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize>;
+
+    /// Returns the first row, if any.
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>>;
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<T>>;
+}
+
+impl Statements for Connection {
+    fn run(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
+        self.prepare_cached(sql)?.execute(params)
+    }
+
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        self.prepare_cached(sql)?.query_row(params, read).optional()
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<T>> {
+        self.prepare_cached(sql)?.query_map(params, read)?.collect()
+    }
+}
 
 /// One row of `events`.
 pub(crate) struct EventRow<'a> {

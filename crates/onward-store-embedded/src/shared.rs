@@ -1,20 +1,21 @@
 //! State that the store's threads and its callers share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
+use onward_store::durable::reply::Slot;
 use onward_store::sync;
 use onward_store::{Clock, Listener};
 
 use crate::leases::Leases;
-use crate::write::op::OpQueue;
+use crate::write::op::{Op, OpQueue};
 
 pub(crate) struct WriterShared {
     pub clock: Arc<dyn Clock>,
     pub queue: OpQueue,
     pub leases: Leases,
-    pub counters: Counters,
+    stats: Mutex<Stats>,
     /// The earliest due time announced to listeners.
     pub announced_due: AtomicU64,
     /// The last repair failed: callers get the error of the damage itself.
@@ -30,7 +31,7 @@ impl WriterShared {
             clock,
             queue: OpQueue::default(),
             leases: Leases::default(),
-            counters: Counters::default(),
+            stats: Mutex::default(),
             announced_due: AtomicU64::new(u64::MAX),
             mended_in_vain: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
@@ -43,6 +44,25 @@ impl WriterShared {
         !self.mended_in_vain.load(Ordering::Relaxed) && self.queue.stopped().is_none()
     }
 
+    /// Requests a repair for a read that met damage; returns whether the read should be retried. `mended` is the number of repairs
+    /// before the read began: damage that was repaired since needs no other repair, which would find nothing.
+    pub fn request_repair(&self, mended: u64) -> bool {
+        if self.stats().mended != mended {
+            return true;
+        }
+        let may_mend = self.may_mend();
+        self.queue.submit(Op::Mend(mended, Slot::new()));
+        may_mend
+    }
+
+    pub fn stats(&self) -> Stats {
+        *sync::lock(&self.stats)
+    }
+
+    pub fn count(&self, add: impl FnOnce(&mut Stats)) {
+        add(&mut sync::lock(&self.stats));
+    }
+
     pub fn subscribe(&self, listener: Arc<dyn Listener>) {
         sync::write(&self.listeners).push(listener);
     }
@@ -51,22 +71,6 @@ impl WriterShared {
     pub fn listeners(&self) -> Vec<Arc<dyn Listener>> {
         sync::read(&self.listeners).clone()
     }
-}
-
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub batches: AtomicU64,
-    pub operations: AtomicU64,
-    pub events: AtomicU64,
-    pub event_bytes: AtomicU64,
-    pub idle_nanos: AtomicU64,
-    pub sql_nanos: AtomicU64,
-    pub sync_nanos: AtomicU64,
-    pub reply_nanos: AtomicU64,
-    pub checkpoints: AtomicU64,
-    pub checkpoint_nanos: AtomicU64,
-    pub mended: AtomicU64,
-    pub pages_returned: AtomicU64,
 }
 
 /// Statistics of the writer since the store was opened.
@@ -92,33 +96,4 @@ pub struct Stats {
     pub mended: u64,
     /// Pages returned to the file system.
     pub pages_returned: u64,
-}
-
-impl Counters {
-    pub fn stats(&self) -> Stats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let span = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
-        Stats {
-            batches: read(&self.batches),
-            operations: read(&self.operations),
-            events: read(&self.events),
-            event_bytes: read(&self.event_bytes),
-            idle: span(&self.idle_nanos),
-            sql: span(&self.sql_nanos),
-            sync: span(&self.sync_nanos),
-            reply: span(&self.reply_nanos),
-            checkpoints: read(&self.checkpoints),
-            checkpoint: span(&self.checkpoint_nanos),
-            mended: read(&self.mended),
-            pages_returned: read(&self.pages_returned),
-        }
-    }
-
-    pub fn add(counter: &AtomicU64, amount: u64) {
-        counter.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    pub fn add_span(counter: &AtomicU64, span: Duration) {
-        counter.fetch_add(span.as_nanos() as u64, Ordering::Relaxed);
-    }
 }

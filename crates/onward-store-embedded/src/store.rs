@@ -11,11 +11,11 @@ use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
-use onward_store::durable::{ClaimRun, RestoreWork, StartRun, encode_commit, encode_input};
+use onward_store::durable::{ClaimRun, Report, RestoreWork, RunOp, StartRun, encode_commit, encode_input};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
     OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock,
-    TaskQuery, VersionCount, WaitQuery, payloads,
+    TaskQuery, VersionCount, WaitQuery, payloads, refuse,
 };
 
 use crate::error::read_error;
@@ -25,13 +25,13 @@ use crate::file::synced::{MarkFile, SyncMark};
 use crate::file::wal::{self, LogDamage};
 use crate::file::{failpoint, pages};
 use crate::read::reader::{self, Readers};
-use crate::read::{kinds, ledger, list};
+use crate::read::{ledger, list};
 use crate::repair::rebuild::{self, Repaired, Scratch};
 use crate::repair::rows;
 use crate::repair::salvage::Pages;
 use crate::shared::{Stats, WriterShared};
 use crate::write::op::Op;
-use crate::write::takeover;
+use crate::write::tasks;
 use crate::write::upkeep::LogLength;
 use crate::write::writer::{self, Beginning};
 
@@ -98,7 +98,9 @@ impl EmbeddedStore {
         let directory = Directory::open(directory.as_ref())?;
         let (log, damage) = wal::examine(&directory.path)?;
         if let Some(damage) = damage {
-            return EmbeddedStore::open_damaged(directory, damage, options);
+            Scratch::remove_old(&directory.path);
+            let path = directory.path.clone();
+            return EmbeddedStore::reading(&path, Some(damage), Some(directory), options);
         }
         wal::settle(&directory.path, &log)?;
         let is_log_inherited = log.bytes > 0;
@@ -112,18 +114,11 @@ impl EmbeddedStore {
         failpoint::hit("open_after_boot");
         let now = options.clock.now();
         if options.workers_inside != WorkersInside::None {
-            rows::mending(&db, now, || takeover::take_tasks_back(&db, options.workers_inside, now))
-                .map_err(schema::open_error)?;
+            rows::mending(&db, now, || tasks::take_tasks_back(&db, options.workers_inside, now)).map_err(schema::open_error)?;
         }
         let beginning = rows::mending(&db, now, || Beginning::read(&db, boot, is_log_inherited)).map_err(read_error)?;
         let shared = Arc::new(WriterShared::new(options.clock));
-        let asked = shared.clone();
-        let ask_to_mend = Arc::new(move || {
-            let may_mend = asked.may_mend();
-            asked.queue.submit(Op::Mend(Slot::new()));
-            may_mend
-        });
-        let readers = Readers::start(&directory.path, options.readers.max(1), ask_to_mend)?;
+        let readers = Readers::start(&directory.path, options.readers.max(1), Some(shared.clone()))?;
         let log = Arc::new(LogLength::new(options.checkpoint_pages));
         let counted = log.clone();
         db.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
@@ -142,37 +137,31 @@ impl EmbeddedStore {
         };
         let thread = std::thread::Builder::new().name("onward-writer".to_owned()).spawn(work);
         let thread = thread.map_err(|error| StoreError::Unavailable { why: error.to_string() })?;
-        let payload_bytes_max = options.payload_bytes_max;
-        let writer = Some(thread);
         Ok(EmbeddedStore {
             shared,
-            payload_bytes_max,
+            payload_bytes_max: options.payload_bytes_max,
             readers,
-            writer,
+            writer: Some(thread),
             damage: None,
             _scratch: None,
             _directory: Some(directory),
         })
     }
 
-    /// Opens a directory with a damaged write-ahead log: what verifies can be read, and every write fails with the damage. The
-    /// lock also keeps other processes from writing.
-    fn open_damaged(directory: Directory, damage: LogDamage, options: Options) -> Result<EmbeddedStore, StoreError> {
-        Scratch::remove_old(&directory.path);
-        let scratch = Some(Scratch::fill(&directory.path, options.clock.now())?);
-        let path = scratch.as_ref().map_or(&directory.path, |scratch| &scratch.path);
-        let readers = Readers::start(path, options.readers.max(1), Arc::new(|| false))?;
+    /// Creates a store that only reads. With a damaged write-ahead log, what verifies can be read, and every write fails with the
+    /// damage; the lock of the directory also keeps other processes from writing.
+    fn reading(
+        path: &Path,
+        damage: Option<LogDamage>,
+        directory: Option<Directory>,
+        options: Options,
+    ) -> Result<EmbeddedStore, StoreError> {
+        let scratch = damage.as_ref().map(|_| Scratch::fill(path, options.clock.now())).transpose()?;
+        let path = scratch.as_ref().map_or(path, |scratch| &scratch.path);
+        let readers = Readers::start(path, options.readers.max(1), None)?;
         let shared = Arc::new(WriterShared::new(options.clock));
-        let (payload_bytes_max, damage) = (options.payload_bytes_max, Some(damage));
-        Ok(EmbeddedStore {
-            shared,
-            payload_bytes_max,
-            readers,
-            writer: None,
-            damage,
-            _scratch: scratch,
-            _directory: Some(directory),
-        })
+        let payload_bytes_max = options.payload_bytes_max;
+        Ok(EmbeddedStore { shared, payload_bytes_max, readers, writer: None, damage, _scratch: scratch, _directory: directory })
     }
 
     /// Opens a directory that another process may have open, for reading. Every write is refused; leases are not visible.
@@ -182,14 +171,8 @@ impl EmbeddedStore {
         if directory::check(directory)? == FileKind::Nothing {
             return Err(StoreError::DirectoryForeign { path, why: "there is no database in it".to_owned() });
         }
-        let options = Options::default();
         let damage = EmbeddedStore::examine(directory)?;
-        let scratch = damage.as_ref().map(|_| Scratch::fill(directory, options.clock.now())).transpose()?;
-        let path = scratch.as_ref().map_or(directory, |scratch| &scratch.path);
-        let readers = Readers::start(path, 1, Arc::new(|| false))?;
-        let shared = Arc::new(WriterShared::new(options.clock));
-        let payload_bytes_max = options.payload_bytes_max;
-        Ok(EmbeddedStore { shared, payload_bytes_max, readers, writer: None, damage, _scratch: scratch, _directory: None })
+        EmbeddedStore::reading(directory, damage, None, Options { readers: 1, ..Options::default() })
     }
 
     /// Compares the write-ahead log of a directory with what is known to be synced, without opening or changing anything.
@@ -212,7 +195,7 @@ impl EmbeddedStore {
         if EmbeddedStore::examine(&directory)?.is_none() {
             return Ok(false);
         }
-        Ok(Pages::open(directory.as_ref())?.0.has_gap())
+        Ok(Pages::open(directory.as_ref())?.0.has_gap)
     }
 
     /// Returns the pages of a directory's database with a wrong checksum. Changes nothing.
@@ -250,7 +233,7 @@ impl EmbeddedStore {
 
     /// Returns statistics of the writer.
     pub fn stats(&self) -> Stats {
-        self.shared.counters.stats()
+        self.shared.stats()
     }
 
     /// Returns why the store no longer accepts writes, if so.
@@ -272,18 +255,14 @@ impl EmbeddedStore {
         self.writer.is_none().then(|| self.damage.as_ref().map_or(StoreError::ReadOnly, damaged))
     }
 
-    fn write<'a, T: Send + 'a>(&self, op: impl FnOnce(Arc<Slot<T>>) -> Op) -> StoreFuture<'a, T> {
+    fn write<'a, T: Send + 'a, O: Into<Op>>(&self, op: impl FnOnce(Arc<Slot<T>>) -> O) -> StoreFuture<'a, T> {
         if let Some(error) = self.refusal() {
             return refuse(error);
         }
         let slot = Slot::new();
-        self.shared.queue.submit(op(slot.clone()));
+        self.shared.queue.submit(op(slot.clone()).into());
         Box::pin(Waiting(slot))
     }
-}
-
-fn refuse<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
-    Box::pin(std::future::ready(Err(error)))
 }
 
 impl Drop for EmbeddedStore {
@@ -301,18 +280,18 @@ impl Drop for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
-        let start = StartRun::new(run, claim, self.payload_bytes_max);
-        start.map_or_else(refuse, |start| self.write(|to| Op::Start(start, to)))
+        let start = StartRun::encode(run, claim, self.payload_bytes_max);
+        start.map_or_else(refuse, |start| self.write(|to| RunOp::Start(start, to)))
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
         let work = RestoreWork::new(restore, self.payload_bytes_max);
-        work.map_or_else(refuse, |work| self.write(|to| Op::Restore(work, to)))
+        work.map_or_else(refuse, |work| self.write(|to| RunOp::Restore(work, to)))
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
         let encoded = encode_input(input, self.payload_bytes_max);
-        encoded.map_or_else(refuse, |(input, body)| self.write(|to| Op::Input(Box::new((run, input, body)), to)))
+        encoded.map_or_else(refuse, |(input, body)| self.write(|to| RunOp::Input(Arc::new((run, input, body)), to)))
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
@@ -320,17 +299,17 @@ impl Store for EmbeddedStore {
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
-        let claim = ClaimRun::new(run, worker, input, self.payload_bytes_max);
-        claim.map_or_else(refuse, |claim| self.write(|to| Op::ClaimRun(claim, to)))
+        let claim = ClaimRun::encode(run, worker, input, self.payload_bytes_max);
+        claim.map_or_else(refuse, |claim| self.write(|to| RunOp::ClaimRun(claim, to)))
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         let encoded = encode_commit(commit, self.payload_bytes_max);
-        encoded.map_or_else(refuse, |encoded| self.write(|to| Op::Commit(encoded, to)))
+        encoded.map_or_else(refuse, |encoded| self.write(|to| RunOp::Commit(encoded, to)))
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
-        self.write(|to| Op::Release(run, epoch, to))
+        self.write(|to| RunOp::Release(run, epoch, to))
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
@@ -338,14 +317,12 @@ impl Store for EmbeddedStore {
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
-        if let Err(error) = payloads::check_report(&report, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        self.write(|to| Op::Report(Box::new((task, claim, report, lease)), to))
+        let report = Report { task, claim, report, lease }.check(self.payload_bytes_max);
+        report.map_or_else(refuse, |report| self.write(|to| RunOp::Report(Arc::new(report), to)))
     }
 
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {
-        self.write(|to| Op::RetryTask(task, to))
+        self.write(|to| RunOp::RetryTask(task, to))
     }
 
     /// Replies at once: sessions are in memory, and a busy disk must not look like a lost worker (F20).
@@ -428,7 +405,7 @@ impl Store for EmbeddedStore {
     }
 
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
-        self.readers.read(move |db| kinds::list(db, &namespace))
+        self.readers.read(move |db| list::list_kinds(db, &namespace))
     }
 
     fn payload_bytes_max(&self) -> usize {

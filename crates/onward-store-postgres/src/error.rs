@@ -3,8 +3,6 @@
 //! Owns the distinction between an operation that is refused alone, a batch that is retried, and an unknown outcome. Must never
 //! treat a lost COMMIT as one that did not happen.
 
-use onward_core::run::Refusal;
-use onward_core::task::StaleReport;
 use onward_core::{Index, RunKey};
 use onward_store::StoreError;
 use tokio_postgres::error::SqlState;
@@ -40,18 +38,6 @@ impl Trouble {
 impl From<StoreError> for Trouble {
     fn from(error: StoreError) -> Trouble {
         Trouble::Refused(error)
-    }
-}
-
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Trouble {
-        Trouble::Refused(refusal.into())
-    }
-}
-
-impl From<StaleReport> for Trouble {
-    fn from(stale: StaleReport) -> Trouble {
-        Trouble::Refused(stale.into())
     }
 }
 

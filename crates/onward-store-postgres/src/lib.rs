@@ -7,7 +7,7 @@
 //! `docs/design/postgres.md`.
 //!
 //! Reading order: `schema` and `migrations`, `write::unit` (the unit of work) with `write::load` and `write::save`,
-//! `write::append` and its neighbors (the operations), `connection::transaction` and `write::appender` (the batch),
+//! [`onward_store::unit_of_work`] (the operations), `connection::transaction` and `write::appender` (the batch),
 //! `connection::pool`, `notify`.
 
 #![forbid(unsafe_code)]
@@ -21,7 +21,6 @@ mod repair;
 mod restore_guard;
 mod row;
 mod schema;
-mod shard;
 pub mod sharded;
 mod shared;
 mod stats;

@@ -14,12 +14,11 @@ use std::time::{Duration, Instant};
 
 use onward_core::task::Task;
 use onward_core::{CallId, Hash, Index, Record, RunKey, Timestamp};
-use onward_store::durable::reply::Slot;
 use onward_store::sync;
-use onward_store::unit_of_work::{self, RunRef, Table};
+use onward_store::unit_of_work::{self, Rows, RunRef, Table};
 use onward_store::{Restore, RestoreRun, StoreError, check_restore};
 
-use crate::connection::pool::Job;
+use crate::connection::pool::Urgency;
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
 use crate::read::reader::read_records;
@@ -55,7 +54,8 @@ impl ServerShared {
     /// Queues the repair of a run of which a damaged row was reported, unless one was tried lately.
     pub fn mend_soon(&self, key: &RunKey) {
         if self.mends.may_try(key) {
-            self.jobs.submit(Job::Mend(key.clone(), Slot::new()));
+            let (keys, key) = (vec![key.clone()], key.clone());
+            drop(self.jobs.write(Urgency::Slow, keys, async move |unit| unit.repair(&key).await));
         }
     }
 
@@ -83,7 +83,7 @@ impl UnitOfWork<'_> {
                 (sound.lease, sound.ready)
             }
             None => {
-                head.epoch = self.epoch_after(head.epoch); // the old epoch is lost; now is later, so its holder is fenced (L7)
+                head.epoch = self.next_epoch(head.epoch); // the old epoch is lost; now is later, so its holder is fenced (L7)
                 (None, None)
             }
         };

@@ -7,7 +7,6 @@
 //!   reported, with the run if it is known.
 
 use onward_core::codec::Message;
-use onward_core::run::OutboxMessage;
 use onward_core::{Hash, Index, Record, RunHead, RunKey, Timestamp};
 use onward_store::StoreError;
 use onward_store::durable::seal::{damaged, seal_bytes, unseal_bytes};
@@ -67,14 +66,6 @@ pub(crate) fn unseal_any_head(sealed: &[u8]) -> Result<(RunHead, Hash), StoreErr
     let bytes = unseal_bytes("a run's row", sealed)?;
     let (hash, head) = bytes.split_first_chunk::<16>().ok_or_else(|| damaged("a run's row", "too short"))?;
     Ok((RunHead::decode_fields(head).map_err(|error| damaged("a run's row", error))?, Hash(*hash)))
-}
-
-pub(crate) fn seal_message(message: &OutboxMessage) -> Vec<u8> {
-    seal_bytes(message.to_bytes())
-}
-
-pub(crate) fn unseal_message(sealed: &[u8]) -> Result<OutboxMessage, StoreError> {
-    OutboxMessage::from_bytes(unseal_bytes("a message", sealed)?).map_err(|error| damaged("a message", error))
 }
 
 #[cfg(test)]

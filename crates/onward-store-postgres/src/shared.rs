@@ -15,7 +15,7 @@ use crate::connection::transaction::Aftermath;
 use crate::notify::listener::Notifications;
 use crate::notify::pulse::{Pulse, WorkKind};
 use crate::repair::Mends;
-use crate::stats::Counters;
+use crate::stats::Stats;
 use crate::write::op::Queues;
 
 pub(crate) struct ServerShared {
@@ -27,7 +27,7 @@ pub(crate) struct ServerShared {
     pub jobs: Jobs,
     pub hints: Notifications,
     pub pulse: Pulse,
-    pub counters: Counters,
+    stats: Mutex<Stats>,
     pub mends: Mends,
     pub batch_max: usize,
     /// The earliest due time that listeners know.
@@ -56,7 +56,7 @@ impl ServerShared {
             jobs: Jobs::default(),
             hints: Notifications::default(),
             pulse: Pulse::default(),
-            counters: Counters::default(),
+            stats: Mutex::default(),
             mends,
             batch_max,
             announced_due: AtomicU64::new(u64::MAX),
@@ -64,6 +64,14 @@ impl ServerShared {
             listeners: RwLock::default(),
             telling: Mutex::default(),
         }
+    }
+
+    pub fn stats(&self) -> Stats {
+        Stats { connections: self.entrance.connections(), ..*sync::lock(&self.stats) }
+    }
+
+    pub fn count(&self, add: impl FnOnce(&mut Stats)) {
+        add(&mut sync::lock(&self.stats));
     }
 
     pub fn subscribe(&self, listener: Arc<dyn Listener>) {
@@ -108,7 +116,7 @@ impl ServerShared {
     /// Reports that all leases were revoked because the database was restored or replaced (DB9): workers here must check their
     /// runs.
     pub fn moved(&self) {
-        Counters::add(&self.counters.moves, 1);
+        self.count(|stats| stats.moves += 1);
         self.pulse.stir();
         self.tell_change(Change::Missed);
     }

@@ -9,24 +9,29 @@ use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
-use onward_store::durable::{ClaimRun, RestoreWork, StartRun, encode_commit, encode_input};
+use onward_store::durable::{ClaimRun, Report, RestoreWork, RunOp, StartRun, encode_commit, encode_input};
 use onward_store::sync::random_u64;
+use onward_store::unit_of_work;
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
     Listener, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard, Started, Store,
-    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, payloads,
+    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, payloads, refuse,
 };
 
 use crate::clock::StoreClock;
 use crate::connection::open::Entrance;
-use crate::connection::pool;
-use crate::connection::pool::Job;
+use crate::connection::pool::{self, Urgency};
+use crate::connection::sql::Db;
+use crate::error::Outcome;
 use crate::notify::listener;
+use crate::notify::pulse::WorkKind;
+use crate::read::{list, reader};
 use crate::repair::Mends;
 use crate::shared::ServerShared;
 use crate::stats::Stats;
-use crate::write::appender;
-use crate::write::op::{Op, Report};
+use crate::write::op::Op;
+use crate::write::unit::UnitOfWork;
+use crate::write::{appender, ledger};
 
 /// Settings for opening a store.
 #[derive(Clone)]
@@ -125,12 +130,12 @@ impl PostgresStore {
     }
 
     pub fn stats(&self) -> Stats {
-        self.shared.counters.stats(self.shared.entrance.connections())
+        self.shared.stats()
     }
 
     /// Checks that the database responds and accepts writes.
     pub fn check(&self) -> StoreFuture<'static, ()> {
-        self.ask(Job::Check)
+        self.shared.jobs.read_plainly(Urgency::Urgent, async |db: &Db| reader::check(db).await)
     }
 
     /// Returns whether the database was reached since the store was opened.
@@ -143,16 +148,30 @@ impl PostgresStore {
         self.shared.entrance.trouble()
     }
 
-    fn append<'a, T: Send + 'a>(&self, op: impl FnOnce(Arc<Slot<T>>) -> Op) -> StoreFuture<'a, T> {
+    fn append<'a, T: Send + 'a>(&self, op: impl FnOnce(Arc<Slot<T>>) -> RunOp) -> StoreFuture<'a, T> {
         let slot = Slot::new();
-        self.shared.queues.submit(op(slot.clone()));
+        self.shared.queues.submit(Op::Run(op(slot.clone())));
         Box::pin(Waiting(slot))
     }
 
-    fn ask<'a, T: Send + 'a>(&self, job: impl FnOnce(Arc<Slot<T>>) -> Job) -> StoreFuture<'a, T> {
-        let slot = Slot::new();
-        self.shared.jobs.submit(job(slot.clone()));
-        Box::pin(Waiting(slot))
+    fn write<T: Send + 'static>(
+        &self,
+        work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        self.shared.jobs.write(Urgency::Usual, Vec::new(), work)
+    }
+
+    fn read<T: Send + 'static>(&self, work: impl AsyncFn(&Db) -> Outcome<T> + Send + 'static) -> StoreFuture<'static, T> {
+        self.shared.jobs.read(Urgency::Usual, work)
+    }
+
+    /// Looks for work unless it is known that there is none.
+    fn look<T: Send + 'static>(
+        &self,
+        what: WorkKind,
+        look: impl FnOnce() -> StoreFuture<'static, Vec<T>>,
+    ) -> StoreFuture<'static, Vec<T>> {
+        if self.shared.is_quiet(what) { Box::pin(std::future::ready(Ok(Vec::new()))) } else { look() }
     }
 }
 
@@ -192,10 +211,6 @@ fn server_name() -> String {
     format!("{:016x}{:016x}", random_u64(), random_u64())
 }
 
-fn refuse<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
-    Box::pin(std::future::ready(Err(error)))
-}
-
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.shared.queues.close();
@@ -210,83 +225,87 @@ impl Drop for PostgresStore {
 
 impl Store for PostgresStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
-        let start = StartRun::new(run, claim, self.payload_bytes_max);
-        start.map_or_else(refuse, |start| self.append(|to| Op::Start(start, to)))
+        let start = StartRun::encode(run, claim, self.payload_bytes_max);
+        start.map_or_else(refuse, |start| self.append(|to| RunOp::Start(start, to)))
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
         let work = RestoreWork::new(restore, self.payload_bytes_max);
-        work.map_or_else(refuse, |work| self.append(|to| Op::Restore(work, to)))
+        work.map_or_else(refuse, |work| self.append(|to| RunOp::Restore(work, to)))
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
         let encoded = encode_input(input, self.payload_bytes_max);
-        encoded.map_or_else(refuse, |(input, body)| self.append(|to| Op::Input(Box::new((run, input, body)), to)))
+        encoded.map_or_else(refuse, |(input, body)| self.append(|to| RunOp::Input(Arc::new((run, input, body)), to)))
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
-        self.ask(|to| Job::ClaimRuns(request, to))
+        self.look(WorkKind::Runs, || self.write(async move |unit| unit_of_work::claim_runs(unit, &request).await))
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
-        let claim = ClaimRun::new(run, worker, input, self.payload_bytes_max);
-        claim.map_or_else(refuse, |claim| self.append(|to| Op::ClaimRun(claim, to)))
+        let claim = ClaimRun::encode(run, worker, input, self.payload_bytes_max);
+        claim.map_or_else(refuse, |claim| self.append(|to| RunOp::ClaimRun(claim, to)))
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         let encoded = encode_commit(commit, self.payload_bytes_max);
-        encoded.map_or_else(refuse, |encoded| self.append(|to| Op::Commit(encoded, to)))
+        encoded.map_or_else(refuse, |encoded| self.append(|to| RunOp::Commit(encoded, to)))
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
-        self.append(|to| Op::Release(run, epoch, to))
+        self.append(|to| RunOp::Release(run, epoch, to))
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
-        self.ask(|to| Job::ClaimTasks(request, to))
+        self.look(WorkKind::Tasks, || self.write(async move |unit| unit_of_work::claim_tasks(unit, &request).await))
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
-        if let Err(error) = payloads::check_report(&report, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        self.append(|to| Op::Report(Box::new(Report { task, claim, report, lease }), to))
+        let report = Report { task, claim, report, lease }.check(self.payload_bytes_max);
+        report.map_or_else(refuse, |report| self.append(|to| RunOp::Report(Arc::new(report), to)))
     }
 
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {
-        self.append(|to| Op::RetryTask(task, to))
+        self.append(|to| RunOp::RetryTask(task, to))
     }
 
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
-        self.ask(|to| Job::Heartbeat(worker, lease, to))
+        self.shared.jobs.write(Urgency::Urgent, Vec::new(), async move |unit| unit.heartbeat(&worker, lease).await)
     }
 
     fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>> {
-        self.ask(|to| Job::ListLeases(worker, to))
+        self.shared.jobs.read_plainly(Urgency::Usual, async move |db| list::list_leases(db, &worker).await)
     }
 
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
-        self.append(|to| Op::Expire(limit, to))
+        let slot = Slot::new();
+        self.shared.queues.submit(Op::Expire(limit, slot.clone()));
+        Box::pin(Waiting(slot))
     }
 
     fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
-        self.ask(|to| Job::Deliveries(limit, to))
+        self.look(WorkKind::Deliveries, || self.read(async move |db| reader::read_outbox(db, limit).await))
     }
 
     fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()> {
-        self.ask(|to| Job::FinishDeliveries(done, to))
+        self.write(async move |unit| unit.finish_deliveries(&done).await)
     }
 
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>> {
-        self.ask(|to| Job::ReadRun(run, generation, to))
+        let jobs = &self.shared.jobs;
+        match generation {
+            None => jobs.read_plainly(Urgency::Usual, async move |db| reader::read_run(db, &run, None).await),
+            earlier => jobs.read(Urgency::Usual, async move |db| reader::read_run(db, &run, earlier).await),
+        }
     }
 
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>> {
-        self.ask(|to| Job::ReadLog(run, generation, from, limit, to))
+        self.read(async move |db| reader::read_log(db, &run, generation, from, limit).await)
     }
 
     fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>> {
-        self.ask(|to| Job::ReadSince(known, to))
+        self.read(async move |db| reader::read_since(db, &known).await)
     }
 
     fn is_shared(&self) -> bool {
@@ -294,7 +313,9 @@ impl Store for PostgresStore {
     }
 
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
-        let written = self.ask(|to| Job::Broadcast(message.clone(), to));
+        let message = Arc::new(message);
+        let row = message.clone();
+        let written = self.write(async move |unit| unit.put_broadcast(&row).await);
         Box::pin(async move {
             self.shared.hints.add_letter(written.await?);
             self.shared.tell_change(Change::Told { message: &message });
@@ -303,62 +324,66 @@ impl Store for PostgresStore {
     }
 
     fn announce_server(&self, server: ServerInfo, lease: Option<Duration>) -> StoreFuture<'_, ()> {
-        self.ask(|to| Job::Announce(server, lease, to))
+        self.write(async move |unit| unit.announce_server(&server, lease).await)
     }
 
     fn list_servers(&self) -> StoreFuture<'_, Vec<ServerInfo>> {
-        self.ask(Job::ListServers)
+        self.write(async |unit| unit.list_servers().await)
     }
 
     fn read_shard(&self) -> StoreFuture<'_, Option<Shard>> {
-        self.ask(Job::ReadShard)
+        self.shared.jobs.write(Urgency::Urgent, Vec::new(), async |unit| unit.read_shard().await)
     }
 
     fn record_shard(&self, shard: Shard) -> StoreFuture<'_, Shard> {
-        self.ask(|to| Job::RecordShard(shard, to))
+        self.write(async move |unit| unit.record_shard(&shard).await)
     }
 
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
-        self.ask(|to| Job::ListRuns(query, to))
+        self.read(async move |db| list::list_runs(db, &query).await)
     }
 
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {
-        self.ask(|to| Job::Spend(query, to))
+        self.shared.jobs.read(Urgency::Slow, async move |db| ledger::spend(db, &query).await)
     }
 
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
-        self.ask(|to| Job::CountVersions(namespace, to))
+        self.shared.jobs.read_plainly(Urgency::Slow, async move |db| list::count_versions(db, &namespace).await)
     }
 
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
-        self.ask(|to| Job::ListWaits(query, to))
+        self.read(async move |db| list::list_waits(db, &query).await)
     }
 
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
-        self.ask(|to| Job::ListTasks(query, to))
+        self.read(async move |db| list::list_tasks(db, &query).await)
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
-        self.ask(|to| Job::CountTasks(namespace, to))
+        self.shared.jobs.read_plainly(Urgency::Slow, async move |db| list::count_tasks(db, &namespace).await)
     }
 
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
-        self.ask(|to| Job::Delete(delete, to))
+        let keys = match &delete {
+            Delete::Run { key, .. } => vec![key.clone()],
+            Delete::Expired { .. } => Vec::new(),
+        };
+        self.shared.jobs.write(Urgency::Slow, keys, async move |unit| unit.delete_runs(&delete).await)
     }
 
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
-        self.ask(|to| Job::ListDeleted(query, to))
+        self.shared.jobs.read_plainly(Urgency::Usual, async move |db| list::list_deleted(db, &query).await)
     }
 
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
         if let Err(error) = payloads::check_kinds(&kinds, self.payload_bytes_max) {
             return refuse(error);
         }
-        self.ask(|to| Job::RegisterKinds(kinds, to))
+        self.write(async move |unit| unit.register_kinds(&kinds).await)
     }
 
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
-        self.ask(|to| Job::ListKinds(namespace, to))
+        self.shared.jobs.read_plainly(Urgency::Usual, async move |db| list::list_kinds(db, &namespace).await)
     }
 
     fn payload_bytes_max(&self) -> usize {

@@ -15,4 +15,4 @@ pub use body::Body;
 pub use change::StoredChange;
 pub use lanes::{Lanes, Waits};
 pub use large::Blobs;
-pub use work::{ClaimRun, RestoreWork, StartRun, encode_commit, encode_input};
+pub use work::{ClaimRun, Replies, Report, RestoreWork, RunOp, StartRun, encode_commit, encode_input};

@@ -93,60 +93,48 @@ pub struct Elsewhere {
     pub consequence: Consequence,
 }
 
+/// Matches an error to its row of the error table. The variants before the semicolon have rows of the same name.
+macro_rules! rows {
+    (match $error:ident as $type:ident { $($same:ident)*; $($other:tt)* }) => {
+        match $error { $($type::$same { .. } => ErrorCode::$same,)* $($other)* }
+    };
+}
+
 impl StoreError {
     /// Returns the row of the error table, or the error of a server, which brought its own.
     fn row(&self) -> Result<ErrorCode, &Elsewhere> {
-        Ok(match self {
-            StoreError::RunNotFound { .. } => ErrorCode::RunNotFound,
-            StoreError::RunExists { .. } => ErrorCode::RunExists,
-            StoreError::Refused(refusal) => match refusal {
-                Refusal::Closed { .. } => ErrorCode::RunClosed,
-                Refusal::Fenced { .. } => ErrorCode::LeaseLost,
-                Refusal::Unread { .. } => ErrorCode::InputsUnread,
-                Refusal::Paused { .. } => ErrorCode::RunPaused,
-                Refusal::NotPaused { .. } => ErrorCode::RunNotPaused,
-                Refusal::ApprovalNeeded { .. } => ErrorCode::ApprovalNeeded,
-                Refusal::ChildBehindApproval { .. } => ErrorCode::ChildBehindApproval,
-                Refusal::OutcomeUnknown { .. } => ErrorCode::OutcomeUnknown,
-                Refusal::BudgetExhausted { .. } => ErrorCode::BudgetExhausted,
-                Refusal::BranchPending { .. } => ErrorCode::BranchPending,
-                Refusal::IsTask { .. } => ErrorCode::RunIsTask,
-                Refusal::OtherGeneration { .. } => ErrorCode::RunContinued,
-                Refusal::Malformed { .. } => ErrorCode::CommitMalformed,
-                Refusal::NotFailed { .. } => ErrorCode::RunNotFailed,
-                Refusal::AlreadyReset { .. } => ErrorCode::RunReset,
-                Refusal::FailureHandled { .. } => ErrorCode::FailureHandled,
-                Refusal::NoForkPoint { .. } => ErrorCode::ForkPointInvalid,
-                Refusal::External { .. } => ErrorCode::RunExternal,
-                Refusal::NotExternal { .. } => ErrorCode::RunNotExternal,
-                Refusal::LogConflict { .. } => ErrorCode::LogConflict,
-            },
-            StoreError::SignalLost { .. } => ErrorCode::SignalLost,
-            StoreError::IdTaken { .. } => ErrorCode::IdTaken,
-            StoreError::WaitNotFound { .. } => ErrorCode::WaitNotFound,
-            StoreError::TaskAttemptOver(_) => ErrorCode::TaskAttemptOver,
-            StoreError::TaskNotQuarantined { .. } => ErrorCode::TaskNotQuarantined,
-            StoreError::RunBusy { .. } | StoreError::RunHeld { .. } => ErrorCode::RunBusy,
-            StoreError::LogCorrupt { .. } => ErrorCode::LogCorrupt,
-            StoreError::LogInvalid { .. } => ErrorCode::LogInvalid,
-            StoreError::Corrupt { .. } => ErrorCode::StoreCorrupt,
-            StoreError::Damaged { .. } => ErrorCode::StoreDamaged,
-            StoreError::PayloadTooLarge { .. } => ErrorCode::PayloadTooLarge,
-            StoreError::DiskFull => ErrorCode::DiskFull,
-            StoreError::DirectoryLocked { .. } => ErrorCode::DirectoryLocked,
-            StoreError::DirectoryNewer { .. } => ErrorCode::DirectoryNewer,
-            StoreError::DirectoryForeign { .. } => ErrorCode::DirectoryForeign,
-            StoreError::DirectoryUnusable { .. } => ErrorCode::DirectoryUnusable,
-            StoreError::DatabaseNewer { .. } => ErrorCode::DatabaseNewer,
-            StoreError::DatabaseUnusable { .. } => ErrorCode::DatabaseUnusable,
-            StoreError::DatabaseUntrusted { .. } => ErrorCode::DatabaseUntrusted,
-            StoreError::Stopped { .. } => ErrorCode::StoreStopped,
-            StoreError::ReadOnly => ErrorCode::StoreReadOnly,
-            StoreError::RootRunDiffers { .. } => ErrorCode::RootRunDiffers,
-            StoreError::DatabasesDiffer { .. } => ErrorCode::DatabasesDiffer,
-            StoreError::CursorInvalid { .. } => ErrorCode::CursorInvalid,
-            StoreError::Unavailable { .. } => ErrorCode::StoreUnavailable,
-            StoreError::Elsewhere(elsewhere) => return Err(elsewhere),
+        Ok(rows! {
+            match self as StoreError {
+                RunNotFound RunExists SignalLost IdTaken WaitNotFound TaskAttemptOver TaskNotQuarantined LogCorrupt LogInvalid
+                PayloadTooLarge DiskFull DirectoryLocked DirectoryNewer DirectoryForeign DirectoryUnusable DatabaseNewer
+                DatabaseUnusable DatabaseUntrusted DatabasesDiffer CursorInvalid;
+                StoreError::Refused(refusal) => rows! {
+                    match refusal as Refusal {
+                        ApprovalNeeded ChildBehindApproval OutcomeUnknown BudgetExhausted BranchPending FailureHandled LogConflict;
+                        Refusal::Closed { .. } => ErrorCode::RunClosed,
+                        Refusal::Fenced { .. } => ErrorCode::LeaseLost,
+                        Refusal::Unread { .. } => ErrorCode::InputsUnread,
+                        Refusal::Paused { .. } => ErrorCode::RunPaused,
+                        Refusal::NotPaused { .. } => ErrorCode::RunNotPaused,
+                        Refusal::IsTask { .. } => ErrorCode::RunIsTask,
+                        Refusal::OtherGeneration { .. } => ErrorCode::RunContinued,
+                        Refusal::Malformed { .. } => ErrorCode::CommitMalformed,
+                        Refusal::NotFailed { .. } => ErrorCode::RunNotFailed,
+                        Refusal::AlreadyReset { .. } => ErrorCode::RunReset,
+                        Refusal::NoForkPoint { .. } => ErrorCode::ForkPointInvalid,
+                        Refusal::External { .. } => ErrorCode::RunExternal,
+                        Refusal::NotExternal { .. } => ErrorCode::RunNotExternal,
+                    }
+                },
+                StoreError::RunBusy { .. } | StoreError::RunHeld { .. } => ErrorCode::RunBusy,
+                StoreError::Corrupt { .. } => ErrorCode::StoreCorrupt,
+                StoreError::Damaged { .. } => ErrorCode::StoreDamaged,
+                StoreError::Stopped { .. } => ErrorCode::StoreStopped,
+                StoreError::ReadOnly => ErrorCode::StoreReadOnly,
+                StoreError::RootRunDiffers { .. } => ErrorCode::RootRunDiffers,
+                StoreError::Unavailable { .. } => ErrorCode::StoreUnavailable,
+                StoreError::Elsewhere(elsewhere) => return Err(elsewhere),
+            }
         })
     }
 

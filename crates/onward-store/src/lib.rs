@@ -13,10 +13,9 @@ pub mod admission;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod cursor;
 pub mod durable;
 mod error;
-mod gaps;
+mod lists;
 mod memory;
 pub mod payloads;
 mod restore;
@@ -30,17 +29,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::root_run::root_run;
-use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait, WaitKind};
-use onward_core::task::{Task, TaskCount, TaskId, TaskReport, TaskState};
-use onward_core::{
-    AttributeMatch, Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId,
-};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
+use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 pub use clock::{ManualClock, SystemClock};
-pub use cursor::{cursor_after, parse_cursor};
 pub use error::{Elsewhere, StoreError};
-pub use gaps::Gaps;
+pub use lists::{DeletedQuery, Gaps, RunPage, RunQuery, TaskQuery, WaitQuery, cursor_after, is_behind, page_limit, parse_cursor};
 pub use memory::MemoryStore;
 pub use onward_core::Consequence;
 pub use onward_core::api::{Appended, DeletedRun, Restored, VersionCount};
@@ -259,6 +254,19 @@ pub trait Store: Send + Sync {
     fn subscribe(&self, listener: Arc<dyn Listener>);
 }
 
+/// Returns the future of an operation that fails at once.
+pub fn refuse<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(Err(error)))
+}
+
+/// Returns a head as callers see it: a pending run that a worker holds is running.
+pub fn shown(mut head: RunHead, is_leased: bool) -> RunHead {
+    if head.status == Status::Pending && is_leased {
+        head.status = Status::Running;
+    }
+    head
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Started {
     /// False when the run existed already.
@@ -392,109 +400,12 @@ pub struct ServerInfo {
     pub roster: Vec<u8>,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct RunQuery {
-    pub namespace: Namespace,
-    pub kind: Option<Name>,
-    /// Empty means any; `None` stands for runs without a version.
-    pub versions: Vec<Option<Name>>,
-    /// Empty means any.
-    pub statuses: Vec<Status>,
-    /// All of these must match.
-    pub attributes: Vec<AttributeMatch>,
-    /// Only the children of this run.
-    pub parent: Option<RunKey>,
-    pub created_from: Option<Timestamp>,
-    pub created_until: Option<Timestamp>,
-    /// 0 means the store's default page.
-    pub limit: usize,
-    /// End of the previous page.
-    pub cursor: Option<String>,
-    /// If set, a partial list is accepted; collects the names of the missing databases.
-    pub gaps: Option<Gaps>,
-}
-
-impl RunQuery {
-    /// Returns whether a run matches the filters, ignoring the cursor.
-    pub fn matches(&self, head: &RunHead) -> bool {
-        head.key.namespace == self.namespace
-            && self.kind.as_ref().is_none_or(|kind| *kind == head.kind)
-            && (self.versions.is_empty() || self.versions.contains(&head.version))
-            && (self.statuses.is_empty() || self.statuses.contains(&head.status))
-            && self.attributes.iter().all(|wanted| wanted.matches(&head.attributes))
-            && self.parent.as_ref().is_none_or(|parent| head.parent.as_ref().is_some_and(|link| link.run == *parent))
-            && self.created_from.is_none_or(|from| head.created_at >= from)
-            && self.created_until.is_none_or(|until| head.created_at < until)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct RunPage {
-    pub runs: Vec<RunHead>,
-    pub next: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct WaitQuery {
-    pub namespace: Namespace,
-    pub kind: Option<WaitKind>,
-    pub run: Option<RunKey>,
-    /// With `run`: include the runs below it. A store returns all waits below the same root run ([`onward_core::root_run`]); the
-    /// runtime narrows them to the runs below `run`.
-    pub below: bool,
-    /// 0 means the store's default page.
-    pub limit: usize,
-    /// If set, a partial list is accepted; collects the names of the missing databases.
-    pub gaps: Option<Gaps>,
-}
-
-impl WaitQuery {
-    pub fn matches(&self, wait: &Wait) -> bool {
-        let is_its = |run: &RunKey| match self.below {
-            true => run.namespace == wait.run.namespace && root_run(&run.id) == root_run(&wait.run.id),
-            false => *run == wait.run,
-        };
-        wait.run.namespace == self.namespace
-            && self.kind.is_none_or(|kind| kind == wait.kind)
-            && self.run.as_ref().is_none_or(is_its)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct TaskQuery {
-    pub namespace: Namespace,
-    pub state: Option<TaskState>,
-    pub run: Option<RunKey>,
-    /// 0 means the store's default page.
-    pub limit: usize,
-    /// If set, a partial list is accepted; collects the names of the missing databases.
-    pub gaps: Option<Gaps>,
-}
-
-impl TaskQuery {
-    pub fn matches(&self, task: &Task) -> bool {
-        task.id.run.namespace == self.namespace
-            && self.state.is_none_or(|state| state == task.state)
-            && self.run.as_ref().is_none_or(|run| *run == task.id.run)
-    }
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delete {
     /// One run, at once, for the stated reason.
     Run { key: RunKey, reason: String },
     /// Up to `limit` runs whose retention is over.
     Expired { retention: Retention, limit: usize },
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct DeletedQuery {
-    pub namespace: Namespace,
-    pub run: Option<RunKey>,
-    /// 0 means the store's default page.
-    pub limit: usize,
-    /// If set, a partial list is accepted; collects the names of the missing databases.
-    pub gaps: Option<Gaps>,
 }
 
 /// Time for which closed runs are kept.
@@ -513,6 +424,12 @@ impl Default for Retention {
 impl Retention {
     pub fn of(&self, kind: &Name) -> Duration {
         self.by_kind.get(kind).copied().unwrap_or(self.default)
+    }
+
+    /// Returns the time of an end, in milliseconds, up to which closed runs of this kind are not kept any longer.
+    pub fn kept_since(&self, kind: &str, now: Timestamp) -> Option<i64> {
+        let keep = durable::seal::number(onward_core::time::millis(self.of(&Name::new(kind).ok()?)));
+        Some((now.0 as i64).saturating_sub(keep))
     }
 }
 

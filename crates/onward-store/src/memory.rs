@@ -14,11 +14,11 @@ use std::time::Duration;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
-use crate::durable::RestoreWork;
+use crate::durable::{ClaimRun, Report, RestoreWork, StartRun};
 use crate::sync::lock;
-use crate::unit_of_work::{self, EncodedStart, block_on_ready};
+use crate::unit_of_work::{self, block_on_ready};
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
     OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
@@ -76,10 +76,8 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
         Box::pin(async move {
-            payloads::check_new_run(&run, self.payload_bytes_max)?;
-            let input_hash = Hash::of(&run.started.input);
-            let encoded = EncodedStart::default();
-            self.run(async |rows| unit_of_work::start_run(rows, run, claim.as_ref(), input_hash, encoded).await)
+            let start = StartRun::check(run, claim, self.payload_bytes_max)?;
+            self.run(async |rows| unit_of_work::start_run(rows, start).await)
         })
     }
 
@@ -104,8 +102,8 @@ impl Store for MemoryStore {
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
         Box::pin(async move {
             input.as_ref().map_or(Ok(()), |input| payloads::check_input(input, self.payload_bytes_max))?;
-            let input = input.map(|input| (input, None));
-            self.run(async |rows| unit_of_work::claim_run(rows, &run, &worker, input).await)
+            let claim = ClaimRun { run, worker, input: input.map(|input| (input, None)) };
+            self.run(async |rows| unit_of_work::claim_run(rows, claim).await)
         })
     }
 
@@ -125,8 +123,8 @@ impl Store for MemoryStore {
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            payloads::check_report(&report, self.payload_bytes_max)?;
-            self.run(async |rows| unit_of_work::report_task(rows, &task, claim, report, lease).await)
+            let report = Report { task, claim, report, lease }.check(self.payload_bytes_max)?;
+            self.run(async |rows| unit_of_work::report_task(rows, report).await)
         })
     }
 

@@ -7,7 +7,7 @@ use onward_core::external::wrong_append;
 use onward_core::ledger::add_rows;
 use onward_core::projection::Projection;
 use onward_core::transfer::foreign_run;
-use onward_core::{CallId, Epoch, Event, Log, Record, RunKey};
+use onward_core::{CallId, Epoch, Event, Log, Record};
 
 use crate::{Restore, RestoreRun, StoreError, payloads};
 
@@ -18,7 +18,7 @@ const CLAIMED_SINCE: u64 = 1 << 40;
 /// Validates the logs and returns their projections, one per generation; only the last generation may be open. The epoch of their
 /// heads is a floor for claims, so that a lease from where the run came from is fenced here (L7).
 pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<Vec<Projection>, StoreError> {
-    let logs: Vec<&[onward_core::Record]> = match &restore.what {
+    let logs: Vec<&[Record]> = match &restore.what {
         Restore::Run { logs } => logs.iter().map(Vec::as_slice).collect(),
         Restore::Retry { log, .. } => vec![log],
     };
@@ -39,7 +39,7 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
         if let Some(kind) = log.first().and_then(Record::started).and_then(RunStarted::internal_task) {
             return Err(invalid(format!("it is a standalone task of the internal kind `{kind}`"))); // IK1
         }
-        let projection = project(&restore.key, log).ok_or_else(|| invalid("it has no start".to_owned()))?;
+        let projection = Projection::of(restore.key.clone(), log).ok_or_else(|| invalid("it has no start".to_owned()))?;
         if projection.head.generation != generation {
             return Err(invalid(format!("generation {generation} begins as {}", projection.head.generation)));
         }
@@ -68,8 +68,4 @@ fn epoch_floor(logs: &[&[Record]]) -> Epoch {
     // The number comes from a file: whatever it is, there must be room above it.
     let last = commits.map(|commit| commit.epoch.0).max().unwrap_or_default().min(i64::MAX as u64 / 2);
     Epoch((last & !u64::from(u32::MAX)) + CLAIMED_SINCE)
-}
-
-fn project(key: &RunKey, log: &[onward_core::Record]) -> Option<Projection> {
-    Projection::of(key.clone(), log)
 }

@@ -1,5 +1,6 @@
-//! Locks, and random numbers, as the stores use them.
+//! Locks, random numbers and the messages of panics, as the stores use them.
 
+use std::any::Any;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -22,4 +23,10 @@ pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 /// Returns a random number; not for secrets.
 pub fn random_u64() -> u64 {
     RandomState::new().hash_one(std::process::id())
+}
+
+/// Returns the message of a panic that was caught.
+pub fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
 }

@@ -10,7 +10,8 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
     let rows = rows_in(sources.text(TABLE).unwrap_or_default());
     let mut used = Vec::new();
     for (path, text) in sources.crate_sources() {
-        used.extend(rows.iter().filter(|(name, _)| text.contains(&format!("ErrorCode::{name}"))).map(|(_, code)| *code));
+        let is_used = |name: &str| text.contains(&format!("ErrorCode::{name}")) || names_in(text).any(|own| own == name);
+        used.extend(rows.iter().filter(|(name, _)| is_used(name)).map(|(_, code)| *code));
         for code in codes_in(text) {
             used.push(code);
             if !rows.iter().any(|(_, row)| *row == code) {
@@ -31,6 +32,11 @@ fn rows_in(text: &str) -> Vec<(&str, &str)> {
         status.parse::<u16>().is_ok().then_some((name, code))
     };
     text.lines().filter_map(row).collect()
+}
+
+/// Returns the variants that the macro `rows` maps to rows of the same name.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split("rows! {").skip(1).filter_map(|rest| rest.split(';').next()).flat_map(str::split_whitespace)
 }
 
 /// Returns the strings that functions named `code` return, and the codes of errors that the command line and the client detect

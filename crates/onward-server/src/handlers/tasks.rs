@@ -4,6 +4,7 @@
 use onward_core::api::{Blocker, StartTaskRequest, TaskRequest, TaskView, verb};
 use onward_core::task::{RetryPolicy, TaskOptions, TaskState};
 use onward_core::{Failure, Name, Namespace, Payload, RunId, RunKey, Timestamp};
+use onward_runtime::RuntimeError;
 use onward_store::{Gaps, TaskQuery};
 
 use super::prelude::*;

@@ -283,17 +283,14 @@ pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
         return Err(damaged("SQLite is too old", rusqlite::version()));
     }
     let open = || -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags_and_vfs(database(directory), flags, pages::VFS)?;
+        let db = open_file(directory, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         db.execute_batch(
-            "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;
-             PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;
-             PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1; PRAGMA cell_size_check = 1; PRAGMA secure_delete = ON;",
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;
+             PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -32768;
+             PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1; PRAGMA secure_delete = ON;",
         )?;
-        keep_plans(&db)?;
         // The log stays until the mark records that it is not needed (`writer::close`).
         keep_log(&db, true)?;
-        add_functions(&db)?;
         db.set_prepared_statement_cache_capacity(128);
         Ok(db)
     };
@@ -310,27 +307,28 @@ pub(crate) fn limit_size(db: &Connection, bytes: u64) -> Result<(), StoreError> 
 pub(crate) fn open_reader(directory: &Path) -> Result<Connection, StoreError> {
     prepare_sqlite();
     let open = || -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags_and_vfs(database(directory), flags, pages::VFS)?;
-        db.execute_batch(
-            "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = 1;",
-        )?;
-        keep_plans(&db)?;
-        add_functions(&db)?;
+        let db = open_file(directory, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        db.execute_batch("PRAGMA cache_size = -8192;")?;
         db.set_prepared_statement_cache_capacity(64);
         Ok(db)
     };
     open().map_err(read_error)
 }
 
+/// Opens a connection with the settings of readers and the writer.
+fn open_file(directory: &Path, mode: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags_and_vfs(database(directory), flags, pages::VFS)?;
+    db.execute_batch("PRAGMA busy_timeout = 5000; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = 1;")?;
+    // SQLite plans a statement once, not per value: our plans never depend on values.
+    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    add_functions(&db)?;
+    Ok(db)
+}
+
 /// Sets whether closing the connection keeps the write-ahead log.
 pub(crate) fn keep_log(db: &Connection, keep: bool) -> rusqlite::Result<()> {
     db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop)
-}
-
-/// Makes SQLite plan a statement once, not per value: our plans never depend on values.
-fn keep_plans(db: &Connection) -> rusqlite::Result<()> {
-    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// Configures SQLite before the first connection: no allocation statistics, which take a process-wide lock (no effect if SQLite

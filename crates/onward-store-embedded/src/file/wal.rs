@@ -99,12 +99,11 @@ impl WalContents {
     fn parse(mut file: impl Read) -> std::io::Result<WalContents> {
         let mut header = [0; HEADER_BYTES as usize];
         let read = read_up_to(&mut file, &mut header)?;
-        let mut log = WalContents { bytes: read as u64, ..WalContents::default() };
+        let is_blank = header.iter().all(|byte| *byte == 0);
+        let mut log = WalContents { bytes: read as u64, is_blank, ..WalContents::default() };
         if read < header.len() {
-            log.is_blank = header.iter().all(|byte| *byte == 0);
             return Ok(log);
         }
-        log.is_blank = header.iter().all(|byte| *byte == 0);
         let magic = number(&header, 0);
         let is_sound = magic & !1 == MAGIC
             && number(&header, 4) == VERSION

@@ -7,10 +7,10 @@
 use onward_store::StoreError;
 use onward_store::durable::Blobs;
 use onward_store::durable::large::{self, HasPayloads};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::error::{leave_damaged, read_error};
-use crate::row::{hashes, seal_bytes};
+use crate::row::{Statements, hashes, seal_bytes};
 
 /// Encodes the row's `blobs` column.
 pub(crate) fn column(blobs: &Blobs) -> Option<Vec<u8>> {
@@ -21,18 +21,13 @@ pub(crate) fn column(blobs: &Blobs) -> Option<Vec<u8>> {
 pub(crate) fn write(blobs: &Blobs, db: &Connection) -> rusqlite::Result<()> {
     for (hash, data) in &blobs.blobs {
         // A damaged count stays damaged, and its blob is never removed.
-        let mut known = db.prepare_cached(
-            "UPDATE blobs SET refs = refs + 1, crc = row_crc(hash, refs + 1) WHERE hash = ?1 AND crc = row_crc(hash, refs)",
-        )?;
-        if known.execute(params![&hash.0])? == 0 {
-            let made = db
-                    .prepare_cached(
-                        "INSERT INTO blobs(hash, refs, crc) VALUES (?1, 1, row_crc(?1, 1)) ON CONFLICT(hash) DO NOTHING RETURNING seq",
-                    )?
-                    .query_row(params![&hash.0], |row| row.get::<_, i64>(0))
-                    .optional()?;
-            if let Some(seq) = made {
-                db.prepare_cached("INSERT INTO payloads(seq, data) VALUES (?1, ?2)")?.execute(params![seq, &data[..]])?;
+        let known =
+            "UPDATE blobs SET refs = refs + 1, crc = row_crc(hash, refs + 1) WHERE hash = ?1 AND crc = row_crc(hash, refs)";
+        if db.run(known, params![&hash.0])? == 0 {
+            let new =
+                "INSERT INTO blobs(hash, refs, crc) VALUES (?1, 1, row_crc(?1, 1)) ON CONFLICT(hash) DO NOTHING RETURNING seq";
+            if let Some(seq) = db.one(new, params![&hash.0], |row| row.get::<_, i64>(0))? {
+                db.run("INSERT INTO payloads(seq, data) VALUES (?1, ?2)", params![seq, &data[..]])?;
             }
         }
     }
@@ -47,16 +42,12 @@ pub(crate) fn read_column(row: &Row<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
 /// Decrements the counts of what a removed row referred to.
 pub(crate) fn drop_references(db: &Connection, column: Option<&[u8]>) -> rusqlite::Result<()> {
     for hash in hashes(column) {
-        let left = db
-            .prepare_cached(
-                "UPDATE blobs SET refs = refs - 1, crc = row_crc(hash, refs - 1) WHERE hash = ?1 AND crc = row_crc(hash, refs)
-                 RETURNING seq, refs",
-            )?
-            .query_row(params![&hash], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
-            .optional()?;
+        let sql = "UPDATE blobs SET refs = refs - 1, crc = row_crc(hash, refs - 1) WHERE hash = ?1 AND crc = row_crc(hash, refs)
+                 RETURNING seq, refs";
+        let left: Option<(i64, i64)> = db.one(sql, params![&hash], |row| Ok((row.get(0)?, row.get(1)?)))?;
         if let Some((seq, _)) = left.filter(|(_, left)| *left <= 0) {
-            db.prepare_cached("DELETE FROM blobs WHERE seq = ?1")?.execute(params![seq])?;
-            leave_damaged(db.prepare_cached("DELETE FROM payloads WHERE seq = ?1")?.execute(params![seq]))?;
+            db.run("DELETE FROM blobs WHERE seq = ?1", [seq])?;
+            leave_damaged(db.run("DELETE FROM payloads WHERE seq = ?1", [seq]))?;
         }
     }
     Ok(())
@@ -65,8 +56,7 @@ pub(crate) fn drop_references(db: &Connection, column: Option<&[u8]>) -> rusqlit
 /// Replaces stubs by their payloads.
 pub(crate) fn restore(db: &Connection, carrier: &mut impl HasPayloads) -> Result<(), StoreError> {
     large::restore(carrier, &mut |hash| {
-        db.prepare_cached("SELECT data FROM blobs JOIN payloads USING (seq) WHERE hash = ?1")
-            .and_then(|mut statement| statement.query_row(params![hash], |row| row.get(0)).optional())
-            .map_err(read_error)
+        let sql = "SELECT data FROM blobs JOIN payloads USING (seq) WHERE hash = ?1";
+        db.one(sql, params![hash], |row| row.get(0)).map_err(read_error)
     })
 }

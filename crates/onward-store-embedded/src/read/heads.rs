@@ -7,13 +7,13 @@
 use onward_core::run::{LastCommit, LogKey};
 use onward_core::{Hash, Index, Namespace, Record, RunHead, RunId, RunKey, Timestamp};
 use onward_store::StoreError;
-use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::error::{damage_of_run, damaged, damaged_row, read_error};
 use crate::read::past;
 use crate::read::reader::read_records;
 use crate::repair::rows;
-use crate::row::{EventRow, run_crc, seal, unseal};
+use crate::row::{EventRow, Statements, run_crc, seal, unseal};
 
 pub(crate) struct Loaded {
     pub rk: i64,
@@ -26,9 +26,10 @@ pub(crate) struct Loaded {
 /// The columns that [`read_row`] reads.
 pub(crate) const COLUMNS: &str = concat!("rk, head, root, input_hash, ns, id, generation, crc IS ", run_crc!(), " AS is_sound");
 
-/// Runs a statement whose parameters are the columns of a run's row, in schema order.
+/// Runs a statement of [`insert_run`]; its parameters are the columns of a run's row, in schema order.
 pub(crate) fn write_row(
-    statement: &mut Statement<'_>,
+    db: &Connection,
+    sql: &str,
     rk: i64,
     root: i64,
     input_hash: Hash,
@@ -54,7 +55,7 @@ pub(crate) fn write_row(
         &input_hash.0[..],
         if is_current { seal(head) } else { retired(&head.key, head.generation) },
     ];
-    statement.execute(columns).map(drop)
+    db.run(sql, columns).map(drop)
 }
 
 /// The insert of a run's row with the parameters of [`write_row`] and the checksum of its immutable columns. `$or` follows
@@ -72,19 +73,6 @@ macro_rules! insert_run {
     };
 }
 pub(crate) use insert_run;
-
-/// Inserts the row of a run, replacing a damaged one.
-pub(crate) fn replace_row(
-    db: &Connection,
-    rk: i64,
-    root: i64,
-    input_hash: Hash,
-    is_current: bool,
-    head: &RunHead,
-) -> rusqlite::Result<()> {
-    let mut replace = db.prepare_cached(insert_run!("OR REPLACE"))?;
-    write_row(&mut replace, rk, root, input_hash, is_current, head)
-}
 
 /// Returns what the row of an earlier generation keeps in place of its head. The log has the rest, which is rarely read; an agent
 /// has a generation for each turn.
@@ -156,13 +144,10 @@ pub(crate) fn load(db: &Connection, key: &RunKey, generation: Option<u32>) -> Re
 /// Reads the row of a run and verifies that it belongs to it (I2).
 fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<RunRow>, StoreError> {
     let (id, namespace) = (key.id.as_str(), key.namespace.as_str());
+    let select = format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND ns = ?2");
     let found = match generation {
-        None => db
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1"))
-            .and_then(|mut statement| statement.query_row(params![id, namespace], read_row).optional()),
-        Some(generation) => db
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND ns = ?2 AND generation = ?3"))
-            .and_then(|mut statement| statement.query_row(params![id, namespace, generation], read_row).optional()),
+        None => db.one(&(select + " ORDER BY generation DESC LIMIT 1"), params![id, namespace], read_row),
+        Some(generation) => db.one(&(select + " AND generation = ?3"), params![id, namespace, generation], read_row),
     };
     let Some(row) = found.map_err(read_error)? else {
         return generation.map_or(Ok(None), |generation| read_past_row(db, key, generation));
@@ -188,10 +173,7 @@ fn read_past_row(db: &Connection, key: &RunKey, generation: u32) -> Result<Optio
 }
 
 pub(crate) fn row_by_number(db: &Connection, rk: i64) -> Result<Option<RunRow>, StoreError> {
-    let found = db
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE rk = ?1"))
-        .and_then(|mut statement| statement.query_row(params![rk], read_row).optional());
-    found.map_err(read_error)
+    db.one(&format!("SELECT {COLUMNS} FROM runs WHERE rk = ?1"), [rk], read_row).map_err(read_error)
 }
 
 pub(crate) fn load_by_rk(db: &Connection, rk: i64) -> Result<Option<RunHead>, StoreError> {
@@ -230,13 +212,10 @@ pub(crate) fn finish_leniently(db: &Connection, row: RunRow) -> Option<(i64, Run
 
 /// Reads a run whose row is damaged or missing from its log, which the index of ids locates.
 pub(crate) fn recover(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Loaded>, StoreError> {
-    let find = || {
-        let sql = "SELECT rk FROM runs INDEXED BY runs_key WHERE id = ?1 AND ns = ?2 AND (?3 IS NULL OR generation = ?3)
+    let sql = "SELECT rk FROM runs INDEXED BY runs_key WHERE id = ?1 AND ns = ?2 AND (?3 IS NULL OR generation = ?3)
            ORDER BY generation DESC LIMIT 1";
-        let params = params![key.id.as_str(), key.namespace.as_str(), generation];
-        db.prepare_cached(sql)?.query_row(params, |row| row.get::<_, i64>(0)).optional()
-    };
-    let Some(rk) = find().map_err(read_error)? else { return Ok(None) };
+    let params = params![key.id.as_str(), key.namespace.as_str(), generation];
+    let Some(rk) = db.one(sql, params, |row| row.get(0)).map_err(read_error)? else { return Ok(None) };
     // A valid copy of the key in the row takes precedence over the index.
     if either_key(db, rk).is_some_and(|named| named != *key) {
         return Ok(None);
@@ -299,13 +278,10 @@ fn read_event(
         let event = event_row(row)?;
         Ok(event.decode(key).map(|record| (record, event.commit_count, event.last_commit)))
     };
+    let select = format!("SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1");
     let found = match index {
-        None => db
-            .prepare_cached(&format!("SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1 ORDER BY idx DESC LIMIT 1"))
-            .and_then(|mut statement| statement.query_row(params![rk], read).optional()),
-        Some(index) => db
-            .prepare_cached(&format!("SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1 AND idx = ?2"))
-            .and_then(|mut statement| statement.query_row(params![rk, index.0 as i64], read).optional()),
+        None => db.one(&(select + " ORDER BY idx DESC LIMIT 1"), params![rk], read),
+        Some(index) => db.one(&(select + " AND idx = ?2"), params![rk, index.0 as i64], read),
     };
     found.map_err(|error| log_error(key, index.unwrap_or_default(), error))?.transpose()
 }

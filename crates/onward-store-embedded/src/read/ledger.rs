@@ -7,52 +7,37 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::ledger::{LedgerKey, LedgerSum, SpendQuery, SpendRow, SpendTally};
 use onward_core::{Namespace, RunId, RunKey};
-use onward_store::{PAGE_DEFAULT, StoreError};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use onward_store::{StoreError, page_limit};
+use rusqlite::{Connection, Row, params};
 
 use crate::error::{Outcome, Trouble, damaged, damaged_row, read_error};
-use crate::row::{seal, unseal};
+use crate::row::{Statements, seal, unseal};
 
 const COLUMNS: &str = "ns, id, generation, incarnation, day, model, sum,
   crc IS row_crc(ns, id, tree, generation, incarnation, day, model, sum) AS is_sound";
 
 /// Returns the sum in a row.
 pub(crate) fn find(db: &Connection, row: &LedgerKey) -> Outcome<Option<LedgerSum>> {
-    let mut statement = db.prepare_cached(&format!(
+    let sql = format!(
         "SELECT {COLUMNS} FROM ledger
            WHERE ns = ?1 AND day = ?2 AND id = ?3 AND generation = ?4 AND incarnation = ?5 AND model = ?6"
-    ))?;
+    );
     let (namespace, id) = (row.run.namespace.as_str(), row.run.id.as_str());
     let key = params![namespace, row.day, id, row.generation, row.incarnation.cast_signed(), row.model];
-    match statement.query_row(key, read_row).optional()? {
+    match db.one(&sql, key, read_row)? {
         None => Ok(None),
         Some(Some((_, sum))) => Ok(Some(sum)),
         Some(None) => Err(Trouble::Damaged(damaged_row(&row.run, "the ledger"))),
     }
 }
 
-/// Replaces the ledger rows of a run.
-pub(crate) fn restore(db: &Connection, rows: &BTreeMap<LedgerKey, LedgerSum>) -> rusqlite::Result<()> {
-    rows.iter().try_for_each(|(row, sum)| put(db, row, sum))
-}
-
 pub(crate) fn put(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT INTO ledger(ns, id, tree, generation, incarnation, day, model, sum, crc)
+    let sql = "INSERT INTO ledger(ns, id, tree, generation, incarnation, day, model, sum, crc)
            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, row_crc(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))
-         ON CONFLICT(ns, day, id, generation, incarnation, model) DO UPDATE SET tree = excluded.tree, sum = excluded.sum, crc = excluded.crc",
-    )?
-    .execute(params![
-        row.run.namespace.as_str(),
-        row.run.id.as_str(),
-        row.tree(),
-        row.generation,
-        row.incarnation.cast_signed(),
-        row.day,
-        row.model,
-        seal(sum),
-    ])
-    .map(drop)
+         ON CONFLICT(ns, day, id, generation, incarnation, model) DO UPDATE SET tree = excluded.tree, sum = excluded.sum, crc = excluded.crc";
+    let (namespace, id, incarnation) = (row.run.namespace.as_str(), row.run.id.as_str(), row.incarnation.cast_signed());
+    let params = params![namespace, id, row.tree(), row.generation, incarnation, row.day, row.model, seal(sum)];
+    db.run(sql, params).map(drop)
 }
 
 /// Returns the row if its checksum is valid.
@@ -114,7 +99,7 @@ pub(crate) fn spend(db: &Connection, query: &SpendQuery) -> Result<Vec<SpendRow>
             None => return Err(damaged_ledger(read_run_of(row).map_err(read_error)?)),
         }
     }
-    Ok(tally.finish(if query.limit == 0 { PAGE_DEFAULT } else { query.limit }))
+    Ok(tally.finish(page_limit(query.limit)))
 }
 
 fn damaged_ledger(run: Option<RunKey>) -> StoreError {

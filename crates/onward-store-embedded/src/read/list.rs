@@ -10,39 +10,41 @@ use std::collections::BTreeMap;
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
-use onward_core::{Epoch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, root_run};
-use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
-use rusqlite::{Connection, ToSql};
+use onward_core::{Epoch, KindSchemas, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, root_run};
+use onward_store::{
+    DeletedQuery, DeletedRun, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, is_behind, page_limit,
+    parse_cursor,
+};
+use rusqlite::{Connection, Row, ToSql};
 
 use crate::error::{damaged, read_error};
 use crate::leases::Leases;
 use crate::read::blobs;
 use crate::read::heads;
 use crate::read::past;
-use crate::row::{cursor, parse_cursor, unseal};
+use crate::row::{Statements, number, unseal};
 
 pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> Result<RunPage, StoreError> {
-    let limit = page(query.limit);
+    let limit = page_limit(query.limit);
     let mut before = query.cursor.as_deref().map(parse_cursor).transpose()?.map(|(at, id)| (at, id.to_owned()));
     let mut found = Vec::new();
     let mut statuses: Vec<Status> = query.statuses.clone();
     statuses.sort_unstable();
     statuses.dedup();
     if let Some(parent) = &query.parent {
-        found = children(db, leases, query, parent, before.as_ref())?;
+        found = children(db, leases, query, parent, borrow(&before))?;
     } else if statuses == [Status::Running] {
         // Few runs are leased and many may be pending: read the leased ones.
-        found = held(db, leases, query, before.as_ref())?;
+        found = held(db, leases, query, borrow(&before))?;
         // The status of an external run is stored.
-        for entry in scan_one(db, query, Some(Status::Running.number()), before.as_ref(), limit + 1)? {
+        for entry in scan_one(db, query, Some(Status::Running.number()), borrow(&before), limit + 1)? {
             found.push(read_entry(db, query, &entry)?);
         }
-        found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
     } else {
         // One more than the page shows whether there is another; runs that turn out to have another status are skipped.
         while found.len() <= limit {
             let wanted = limit + 1 - found.len();
-            let entries = scan(db, query, &statuses, before.as_ref(), wanted)?;
+            let entries = scan(db, query, &statuses, borrow(&before), wanted)?;
             before = entries.last().map(|entry| (entry.created, entry.id.clone())).or(before);
             for entry in &entries {
                 let mut head = read_entry(db, query, entry)?;
@@ -56,30 +58,27 @@ pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> R
             }
         }
     }
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let next = found.last().filter(|_| more).map(|head| cursor(head.created_at, head.key.id.as_str()));
-    Ok(RunPage { runs: found, next })
+    Ok(RunPage::of(found, limit))
 }
 
-type Position = (u64, String);
+/// Creation time and id of the last run of the previous page.
+type Position<'a> = (Timestamp, &'a str);
 
-/// Returns the matching children of a run, newest first. Finds them in an index and reads the rest from their verified heads
-/// (I9).
+fn borrow(position: &Option<(Timestamp, String)>) -> Option<Position<'_>> {
+    position.as_ref().map(|(at, id)| (*at, id.as_str()))
+}
+
+/// Returns the matching children of a run. Finds them in an index and reads the rest from their verified heads (I9).
 fn children(
     db: &Connection,
     leases: &Leases,
     query: &RunQuery,
     parent: &RunKey,
-    before: Option<&Position>,
+    before: Option<Position<'_>>,
 ) -> Result<Vec<RunHead>, StoreError> {
     let sql = "SELECT rk FROM runs INDEXED BY runs_parent WHERE parent_id = ? AND parent_ns = ?";
-    let numbers: Vec<i64> = db
-        .prepare_cached(sql)
-        .and_then(|mut statement| {
-            statement.query_map([parent.id.as_str(), parent.namespace.as_str()], |row| row.get(0))?.collect()
-        })
-        .map_err(read_error)?;
+    let params = [parent.id.as_str(), parent.namespace.as_str()];
+    let numbers: Vec<i64> = db.all(sql, params, |row| row.get(0)).map_err(read_error)?;
     // A run has a row for each generation.
     let mut latest: BTreeMap<RunKey, RunHead> = BTreeMap::new();
     for rk in numbers {
@@ -89,16 +88,13 @@ fn children(
             latest.insert(head.key.clone(), head);
         }
     }
-    let is_behind = |head: &RunHead| before.is_none_or(|(at, id)| (head.created_at.0, head.key.id.as_str()) < (*at, id.as_str()));
-    let mut found: Vec<RunHead> = latest.into_values().filter(|head| query.matches(head) && is_behind(head)).collect();
-    found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
-    Ok(found)
+    Ok(latest.into_values().filter(|head| query.matches(head) && is_behind(head, before)).collect())
 }
 
 /// A run as an index has it, valid whatever the state of the run's row, since pages of an index have checksums (I9).
 struct IndexEntry {
     rk: i64,
-    created: u64,
+    created: Timestamp,
     id: String,
 }
 
@@ -107,7 +103,7 @@ fn scan(
     db: &Connection,
     query: &RunQuery,
     statuses: &[Status],
-    before: Option<&Position>,
+    before: Option<Position<'_>>,
     wanted: usize,
 ) -> Result<Vec<IndexEntry>, StoreError> {
     let mut stored: Vec<u8> = statuses.iter().map(|status| status.number()).collect();
@@ -132,15 +128,13 @@ fn scan_one(
     db: &Connection,
     query: &RunQuery,
     status: Option<u8>,
-    before: Option<&Position>,
+    before: Option<Position<'_>>,
     wanted: usize,
 ) -> Result<Vec<IndexEntry>, StoreError> {
     let (sql, params) = select(query, status, before, wanted);
     let read =
-        |row: &rusqlite::Row<'_>| Ok(IndexEntry { rk: row.get(0)?, created: row.get::<_, i64>(1)? as u64, id: row.get(2)? });
-    db.prepare_cached(&sql)
-        .and_then(|mut statement| statement.query_map(rusqlite::params_from_iter(params.iter()), read)?.collect())
-        .map_err(read_error)
+        |row: &Row<'_>| Ok(IndexEntry { rk: row.get(0)?, created: Timestamp(row.get::<_, i64>(1)? as u64), id: row.get(2)? });
+    db.all(&sql, rusqlite::params_from_iter(params.iter()), read).map_err(read_error)
 }
 
 /// Reads the run of an entry. A run with a damaged log is listed with the content of its row, and one with a damaged row with
@@ -158,7 +152,7 @@ fn read_entry(db: &Connection, query: &RunQuery, entry: &IndexEntry) -> Result<R
 type Params = Vec<Box<dyn ToSql>>;
 
 /// Builds the statement and its parameters for one range of an index.
-fn select(query: &RunQuery, status: Option<u8>, before: Option<&Position>, wanted: usize) -> (String, Params) {
+fn select(query: &RunQuery, status: Option<u8>, before: Option<Position<'_>>, wanted: usize) -> (String, Params) {
     let index = match (status, &query.kind) {
         (Some(_), _) => "runs_status",
         (None, Some(_)) => "runs_kind",
@@ -194,9 +188,9 @@ fn select(query: &RunQuery, status: Option<u8>, before: Option<&Position>, wante
         also(" AND created < ?", vec![Box::new(number(until.0))]);
     }
     if let Some((at, id)) = before {
-        also(" AND (created, id) < (?, ?)", vec![Box::new(number(*at)), Box::new(id.clone())]);
+        also(" AND (created, id) < (?, ?)", vec![Box::new(number(at.0)), Box::new(id.to_owned())]);
     }
-    also(" ORDER BY created DESC, id DESC LIMIT ?", vec![Box::new(number(wanted as u64))]);
+    also(" ORDER BY created DESC, id DESC LIMIT ?", vec![Box::new(number(wanted))]);
     (sql, params)
 }
 
@@ -204,14 +198,12 @@ fn marks(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
 
-fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Position>) -> Result<Vec<RunHead>, StoreError> {
+fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<Position<'_>>) -> Result<Vec<RunHead>, StoreError> {
     let mut found = Vec::new();
     for rk in leases.held_runs() {
         let Some(mut head) = heads::load_by_rk(db, rk)? else { continue };
         leases.show(rk, &mut head);
-        let matches =
-            query.matches(&head) && before.is_none_or(|(at, id)| (head.created_at.0, head.key.id.as_str()) < (*at, id.as_str()));
-        if matches {
+        if query.matches(&head) && is_behind(&head, before) {
             found.push(head);
         }
     }
@@ -228,15 +220,10 @@ pub(crate) fn list_leases(db: &Connection, leases: &Leases, worker: &WorkerId) -
 }
 
 pub(crate) fn count_versions(db: &Connection, namespace: &Namespace) -> Result<Vec<VersionCount>, StoreError> {
-    let mut statement = db
-        .prepare_cached(
-            "SELECT kind, version, count(*) FROM runs WHERE current = 1 AND ns = ?1 AND status < 4
-             GROUP BY kind, version ORDER BY kind, version",
-        )
-        .map_err(read_error)?;
-    let rows = statement
-        .query_map([namespace.as_str()], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?)));
-    let rows = rows.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>).map_err(read_error)?;
+    let sql = "SELECT kind, version, count(*) FROM runs WHERE current = 1 AND ns = ?1 AND status < 4
+             GROUP BY kind, version ORDER BY kind, version";
+    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?));
+    let rows = db.all(sql, [namespace.as_str()], read).map_err(read_error)?;
     let unreadable = |_| damaged("a run's row", "its kind or version is not readable");
     rows.into_iter()
         .map(|(kind, version, open)| {
@@ -247,23 +234,18 @@ pub(crate) fn count_versions(db: &Connection, namespace: &Namespace) -> Result<V
 }
 
 pub(crate) fn count_tasks(db: &Connection, namespace: &Namespace) -> Result<Vec<TaskCount>, StoreError> {
-    let read = || {
-        let mut statement = db.prepare_cached(
-            // Tasks of a paused run count as queued.
-            "SELECT queue, kind, sum(state IN (0, 3, 4)), sum(state = 1), sum(state = 2),
+    // Tasks of a paused run count as queued.
+    let sql = "SELECT queue, kind, sum(state IN (0, 3, 4)), sum(state = 1), sum(state = 2),
                min(CASE WHEN state IN (0, 3, 4) THEN visible END)
-             FROM tasks WHERE ns = ?1 GROUP BY queue, kind ORDER BY queue, kind",
-        )?;
-        let count = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(|count| count as u64);
-        let rows = statement.query_map([namespace.as_str()], |row| {
-            let names: (String, String) = (row.get(0)?, row.get(1)?);
-            let oldest = row.get::<_, Option<i64>>(5)?.map(|at| Timestamp(at as u64));
-            Ok((names, [count(row, 2)?, count(row, 3)?, count(row, 4)?], oldest))
-        })?;
-        rows.collect::<rusqlite::Result<Vec<_>>>()
+             FROM tasks WHERE ns = ?1 GROUP BY queue, kind ORDER BY queue, kind";
+    let count = |row: &Row<'_>, at: usize| row.get::<_, i64>(at).map(|count| count as u64);
+    let read = |row: &Row<'_>| {
+        let names: (String, String) = (row.get(0)?, row.get(1)?);
+        let oldest = row.get::<_, Option<i64>>(5)?.map(|at| Timestamp(at as u64));
+        Ok((names, [count(row, 2)?, count(row, 3)?, count(row, 4)?], oldest))
     };
     let unreadable = |_| damaged("a task's row", "its queue or kind is not readable");
-    let rows = read().map_err(read_error)?;
+    let rows = db.all(sql, [namespace.as_str()], read).map_err(read_error)?;
     rows.into_iter()
         .map(|((queue, kind), [queued, running, quarantined], oldest_at)| {
             let queue = (!queue.is_empty()).then(|| Name::new(queue)).transpose().map_err(unreadable)?;
@@ -287,7 +269,7 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
             let stem = root_run::stem(&run.id);
             sql.push_str(" AND (id = ? OR substr(id, 1, ?) = ?)");
             params.push(Box::new(root_run::root_run(&run.id).to_owned()));
-            params.push(Box::new(number(stem.chars().count() as u64)));
+            params.push(Box::new(number(stem.chars().count())));
             params.push(Box::new(stem));
         } else {
             sql.push_str(" AND id = ?");
@@ -295,14 +277,9 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
         }
     }
     sql.push_str(" ORDER BY requested, id, call_id LIMIT ?");
-    params.push(Box::new(number(page(query.limit) as u64)));
-    let rows = db
-        .prepare_cached(&sql)
-        .and_then(|mut statement| {
-            let rows = statement.query_map(rusqlite::params_from_iter(params.iter()), |row| row.get::<_, Vec<u8>>(0))?;
-            rows.collect::<Result<Vec<_>, _>>()
-        })
-        .map_err(read_error)?;
+    params.push(Box::new(number(page_limit(query.limit))));
+    let params = rusqlite::params_from_iter(params.iter());
+    let rows = db.all(&sql, params, |row| row.get::<_, Vec<u8>>(0)).map_err(read_error)?;
     let mut found = Vec::new();
     for data in rows {
         // A damaged wait is never left out silently; it is rebuilt from its log, and then the list is complete.
@@ -318,7 +295,7 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
 pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>, StoreError> {
     let mut statement = db.prepare_cached("SELECT data FROM tasks INDEXED BY tasks_run ORDER BY tk").map_err(read_error)?;
     let mut rows = statement.query([]).map_err(read_error)?;
-    let (mut found, limit) = (Vec::new(), page(query.limit));
+    let (mut found, limit) = (Vec::new(), page_limit(query.limit));
     while found.len() < limit
         && let Some(row) = rows.next().map_err(read_error)?
     {
@@ -332,27 +309,23 @@ pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>
 }
 
 pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<DeletedRun>, StoreError> {
-    let mut statement = db
-        .prepare_cached(
-            "SELECT ns, id, kind, reason, at, crc IS row_crc(ns, id, kind, reason, at) FROM deleted WHERE ns = ?1 AND (?2 IS NULL OR (ns = ?3 AND id = ?2))
-             ORDER BY seq DESC LIMIT ?4",
-        )
-        .map_err(read_error)?;
+    let sql = "SELECT ns, id, kind, reason, at, crc IS row_crc(ns, id, kind, reason, at) FROM deleted
+      WHERE ns = ?1 AND (?2 IS NULL OR (ns = ?3 AND id = ?2)) ORDER BY seq DESC LIMIT ?4";
     let run = query.run.as_ref();
     let params = rusqlite::params![
         query.namespace.as_str(),
         run.map(|run| run.id.as_str()),
         run.map(|run| run.namespace.as_str()),
-        number(page(query.limit) as u64),
+        number(page_limit(query.limit)),
     ];
-    let rows = statement.query_map(params, |row| {
+    let read = |row: &Row<'_>| {
         if !row.get::<_, bool>(5)? {
             return Ok(None);
         }
         let text = |column| row.get::<_, String>(column);
         Ok(Some((text(0)?, text(1)?, text(2)?, text(3)?, row.get::<_, i64>(4)?)))
-    });
-    let rows = rows.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>).map_err(read_error)?;
+    };
+    let rows = db.all(sql, params, read).map_err(read_error)?;
     rows.into_iter()
         .map(|row| {
             let (namespace, id, kind, reason, at) = row.ok_or_else(|| damaged("a deleted run's row", "wrong checksum"))?;
@@ -365,6 +338,12 @@ pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<
         .collect()
 }
 
+pub(crate) fn list_kinds(db: &Connection, namespace: &Namespace) -> Result<Vec<KindSchemas>, StoreError> {
+    let sql = "SELECT data FROM kinds WHERE ns = ?1 ORDER BY task, kind, version";
+    let rows = db.all(sql, [namespace.as_str()], |row| row.get::<_, Vec<u8>>(0)).map_err(read_error)?;
+    rows.iter().map(|data| unseal("a kind's schemas", data)).collect()
+}
+
 /// Decides whether a row with a damaged large payload is shown: its log is damaged too. A query for that run fails; other lists
 /// omit the row.
 fn shows(restored: Result<(), StoreError>, is_asked_for: bool) -> Result<bool, StoreError> {
@@ -372,14 +351,6 @@ fn shows(restored: Result<(), StoreError>, is_asked_for: bool) -> Result<bool, S
         Err(StoreError::Corrupt { .. }) if !is_asked_for => Ok(false),
         other => other.map(|()| true),
     }
-}
-
-fn page(limit: usize) -> usize {
-    if limit == 0 { PAGE_DEFAULT } else { limit }
-}
-
-fn number(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

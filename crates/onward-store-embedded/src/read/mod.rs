@@ -2,7 +2,6 @@
 
 pub(crate) mod blobs;
 pub(crate) mod heads;
-pub(crate) mod kinds;
 pub(crate) mod ledger;
 pub(crate) mod list;
 pub(crate) mod past;

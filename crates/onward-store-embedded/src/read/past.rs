@@ -13,16 +13,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_core::Record;
 use onward_core::event::RunStarted;
 use onward_store::StoreError;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::error::{is_malformed, read_error};
 use crate::read::heads::{self, EVENT_COLUMNS, Identity, event_row};
+use crate::row::Statements;
 
 /// Records the position of the log of a generation that is neither the first nor the current one.
 pub(crate) fn put(db: &Connection, rk: i64, root: i64, generation: u32) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT INTO past(rk, root, generation, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?
-        .execute(params![rk, root, generation])
-        .map(drop)
+    let sql = "INSERT INTO past(rk, root, generation, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))";
+    db.run(sql, params![rk, root, generation]).map(drop)
 }
 
 thread_local! {
@@ -47,10 +47,7 @@ pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, incarnation: O
         let row = |how: &str| -> rusqlite::Result<Option<i64>> {
             let sql =
                 format!("SELECT rk FROM past {how} WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)");
-            let row = db
-                .prepare_cached(&sql)
-                .and_then(|mut statement| statement.query_row(params![root, generation], |row| row.get(0)).optional());
-            match row {
+            match db.one(&sql, params![root, generation], |row| row.get(0)) {
                 Err(error) if is_malformed(&error) && incarnation.is_some() => Ok(None),
                 row => row,
             }
@@ -82,8 +79,7 @@ fn each_first_record(db: &Connection, mut look: impl FnMut(i64, &RunStarted) -> 
 
 /// Returns the logs of a run's earlier generations. `how` is SQL behind the table's name.
 pub(crate) fn logs_of(db: &Connection, how: &str, root: i64) -> rusqlite::Result<Vec<(i64, u32)>> {
-    let mut statement = db.prepare_cached(&format!("SELECT rk, generation FROM past {how} WHERE root = ?1"))?;
-    statement.query_map([root], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    db.all(&format!("SELECT rk, generation FROM past {how} WHERE root = ?1"), [root], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Returns the numbers of all logs in the table.
@@ -93,7 +89,7 @@ pub(crate) fn logs(db: &Connection) -> rusqlite::Result<BTreeSet<i64>> {
 
 /// Removes the rows of a run.
 pub(crate) fn remove(db: &Connection, root: i64) -> rusqlite::Result<()> {
-    db.prepare_cached("DELETE FROM past WHERE root = ?1")?.execute([root]).map(drop)
+    db.run("DELETE FROM past WHERE root = ?1", [root]).map(drop)
 }
 
 /// Returns whether every row has a valid checksum and no generation of a run is missing.

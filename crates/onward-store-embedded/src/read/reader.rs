@@ -12,9 +12,10 @@ use std::thread::JoinHandle;
 use onward_core::run::OutboxMessage;
 use onward_core::{Index, Record, RunHead, RunKey};
 use onward_store::durable::reply::{Pending, Slot, Waiting};
+use onward_store::durable::seal::unseal_message;
 use onward_store::sync;
 use onward_store::{OutboxId, READ_BYTES_MAX, StoreError, StoreFuture, payloads};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::error::{being_mended, damage_of_run, damaged, may_be_mended, read_error};
 use crate::file::schema;
@@ -22,7 +23,8 @@ use crate::leases::Leases;
 use crate::read::blobs;
 use crate::read::heads::{self, EVENT_COLUMNS, event_row, log_error};
 use crate::read::past;
-use crate::row::unseal_bytes;
+use crate::row::{Statements, number};
+use crate::shared::WriterShared;
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -54,14 +56,12 @@ impl Jobs {
 pub(crate) struct Readers {
     jobs: Arc<Jobs>,
     threads: Vec<JoinHandle<()>>,
-    /// Called when a read met damage that may be repairable; returns whether to retry.
-    on_damage: OnDamage,
+    /// State of the writer, which repairs damage; none if the store is read-only.
+    writer: Option<Arc<WriterShared>>,
 }
 
-type OnDamage = Arc<dyn Fn() -> bool + Send + Sync>;
-
 impl Readers {
-    pub fn start(directory: &Path, count: usize, on_damage: OnDamage) -> Result<Readers, StoreError> {
+    pub fn start(directory: &Path, count: usize, writer: Option<Arc<WriterShared>>) -> Result<Readers, StoreError> {
         let jobs = Arc::new(Jobs::default());
         let mut threads = Vec::new();
         for _ in 0..count {
@@ -75,7 +75,7 @@ impl Readers {
             let thread = std::thread::Builder::new().name("onward-reader".to_owned()).spawn(work);
             threads.push(thread.map_err(|error| StoreError::Unavailable { why: error.to_string() })?);
         }
-        Ok(Readers { jobs, threads, on_damage })
+        Ok(Readers { jobs, threads, writer })
     }
 
     /// Reads on one of the threads, from one snapshot of the file.
@@ -86,16 +86,18 @@ impl Readers {
     {
         let slot = Slot::new();
         let to = slot.clone();
-        let on_damage = self.on_damage.clone();
+        let writer = self.writer.clone();
         let job: Job = Box::new(move |db| {
+            let mended = writer.as_ref().map_or(0, |writer| writer.stats().mended);
+            let request_repair = || writer.is_some_and(|writer| writer.request_repair(mended));
             let answer = catch_unwind(AssertUnwindSafe(|| at_one_moment(db, read)));
             let answer = answer.unwrap_or_else(|_| Err(damaged("a read", "it panicked")));
             let is_missed = past::take_missed();
             let answer = match answer {
-                Err(error) if may_be_mended(&error) => Err(if on_damage() { being_mended(&error) } else { error }),
+                Err(error) if may_be_mended(&error) => Err(if request_repair() { being_mended(&error) } else { error }),
                 answer => {
                     if is_missed {
-                        on_damage();
+                        request_repair();
                     }
                     answer
                 }
@@ -188,8 +190,7 @@ fn read_bounded(
             "SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1
                AND idx >= coalesce((SELECT max(idx) FROM events WHERE rk = ?1 AND idx <= ?2), ?2) ORDER BY idx LIMIT ?3"
         ))?;
-        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let mut rows = statement.query(params![rk, number(from.0), number(limit as u64)])?;
+        let mut rows = statement.query(params![rk, number(from.0), number(limit)])?;
         while let Some(row) = rows.next()? {
             let event = event_row(row)?;
             let mut record = match event.decode(key) {
@@ -222,19 +223,14 @@ fn read_bounded(
 }
 
 pub(crate) fn read_outbox(db: &Connection, limit: usize) -> Result<Vec<(OutboxId, OutboxMessage)>, StoreError> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = db
-        .prepare_cached("SELECT id, root, data FROM outbox INDEXED BY outbox_id WHERE id > ?1 ORDER BY id LIMIT ?2")
-        .map_err(read_error)?;
+    let sql = "SELECT id, root, data FROM outbox INDEXED BY outbox_id WHERE id > ?1 ORDER BY id LIMIT ?2";
+    let read = |row: &Row<'_>| {
+        let data = row.get_ref(2)?.as_blob().map(<[u8]>::to_vec).unwrap_or_default();
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1).unwrap_or_default(), data))
+    };
     let (mut found, mut after, mut trouble) = (Vec::new(), 0, None);
     while found.is_empty() {
-        let page = rows
-            .query_map(params![after, limit], |row| {
-                let data = row.get_ref(2)?.as_blob().map(<[u8]>::to_vec).unwrap_or_default();
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1).unwrap_or_default(), data))
-            })
-            .and_then(|rows| rows.collect::<Result<Vec<_>, _>>())
-            .map_err(read_error)?;
+        let page = db.all(sql, [after, number(limit)], read).map_err(read_error)?;
         let Some((last, ..)) = page.last() else { break };
         after = *last;
         for (id, root, data) in page {
@@ -252,7 +248,7 @@ pub(crate) fn read_outbox(db: &Connection, limit: usize) -> Result<Vec<(OutboxId
 }
 
 fn read_delivery(db: &Connection, data: &[u8]) -> Result<OutboxMessage, StoreError> {
-    let mut message = OutboxMessage::from_bytes(unseal_bytes("a message", data)?).map_err(|error| damaged("a message", error))?;
+    let mut message = unseal_message(data)?;
     blobs::restore(db, &mut message)?;
     Ok(message)
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use onward_core::projection::Projection;
 use onward_core::{CallId, Epoch, Hash, Index, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::StoreError;
+use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::error::read_error;
@@ -31,28 +32,12 @@ use crate::read::past;
 use crate::read::reader::read_records;
 use crate::repair::rows;
 use crate::repair::salvage::{Pages, Row};
-use crate::row::{call_id_key, hashes};
+use crate::row::{Statements, call_id_key, hashes};
 
 /// Names the directory for the damaged files during the exchange.
 const EXCHANGE: &str = "onward.repair";
 /// Name prefix of such directories.
 const ASIDE: &str = "onward.damaged";
-
-/// Every table with recoverable rows. Attributes and reference counts are rebuilt.
-const TABLES: &[(&str, usize)] = &[
-    ("runs", 17),
-    ("events", 9),
-    ("idempotency", 7),
-    ("timers", 5),
-    ("tasks", 12),
-    ("waits", 9),
-    ("outbox", 4),
-    ("deleted", 7),
-    ("payloads", 2),
-    ("kinds", 6),
-    ("ledger", 10),
-    ("past", 4),
-];
 
 /// Result of a repair.
 #[derive(Debug, Clone, Default)]
@@ -109,7 +94,7 @@ pub(crate) fn repair(directory: &Path, now: Timestamp) -> Result<Repaired, Store
     finish(directory)?;
     Scratch::remove_old(directory);
     let (pages, log_damage) = Pages::open(directory)?;
-    let is_log_restored = log_damage.is_some() && !pages.has_gap();
+    let is_log_restored = log_damage.is_some() && !pages.has_gap;
     let mut repaired = Repaired { damaged_pages: pages.damaged(), log_damage, is_log_restored, ..Repaired::default() };
     remove_unfinished(directory)?;
     let unfinished = directory.join(UNFINISHED);
@@ -226,38 +211,25 @@ pub(crate) fn is_unfinished(directory: &Path) -> bool {
 
 /// Fills the new database.
 fn fill(db: &Connection, pages: &Pages, now: Timestamp, repaired: &mut Repaired) -> Result<(), StoreError> {
-    let mut boots = Vec::new();
-    let mut inserts = BTreeMap::new();
-    for (table, columns) in TABLES {
-        let marks = vec!["?"; *columns].join(", ");
-        let insert = db.prepare(&format!("INSERT OR REPLACE INTO {table} VALUES ({marks})")).map_err(open_error)?;
-        inserts.insert(*table, insert);
-    }
-    let mut partial = Vec::new();
+    let (mut boots, mut partial) = (Vec::new(), Vec::new());
+    let insert = |or: &str, table: &str, values: Vec<Value>| {
+        let sql = format!("INSERT OR {or} INTO {table} VALUES ({})", vec!["?"; values.len()].join(", "));
+        db.run(&sql, rusqlite::params_from_iter(values)).map(drop).map_err(open_error)
+    };
     repaired.damaged_rows = pages.rows(|Row { table, values, is_partial }| {
-        if is_partial {
-            partial.push(values);
-            return Ok(());
+        match table {
+            _ if is_partial => partial.push(values),
+            "meta" => boots.extend(values.get(2).cloned()),
+            // Rebuilt below.
+            "attributes" | "blobs" => {}
+            table => insert("REPLACE", table, values)?,
         }
-        if table == "meta" {
-            boots.extend(values.get(2).cloned());
-            return Ok(());
-        }
-        match inserts.get_mut(table) {
-            Some(insert) => insert.execute(rusqlite::params_from_iter(values)).map(drop).map_err(open_error),
-            None => Ok(()),
-        }
+        Ok(())
     })?;
-    drop(inserts);
     // Partial rows never replace a row that verifies.
     repaired.damaged_rows += partial.len() as u64;
-    let mut insert = db.prepare(&format!("INSERT OR IGNORE INTO runs VALUES ({})", ["?"; 17].join(", "))).map_err(open_error)?;
-    for values in partial {
-        insert.execute(rusqlite::params_from_iter(values)).map_err(open_error)?;
-    }
-    drop(insert);
-    let boot =
-        boots.iter().filter_map(|boot| if let rusqlite::types::Value::Integer(boot) = boot { Some(*boot) } else { None }).max();
+    partial.into_iter().try_for_each(|values| insert("IGNORE", "runs", values))?;
+    let boot = boots.iter().filter_map(|boot| if let Value::Integer(boot) = boot { Some(*boot) } else { None }).max();
     let is_log_damaged = repaired.log_damage.is_some();
     let make_again = || -> rusqlite::Result<BTreeMap<i64, RunKey>> {
         write_boot(db, boot, is_log_damaged)?;
@@ -375,10 +347,7 @@ fn follow_logs(db: &Connection) -> rusqlite::Result<()> {
         }
     }
     for table in ["timers", "tasks", "waits"] {
-        let rows = db
-            .prepare(&format!("SELECT DISTINCT rk FROM {table}"))?
-            .query_map([], |row| row.get(0))?
-            .collect::<Result<Vec<i64>, _>>()?;
+        let rows: Vec<i64> = db.all(&format!("SELECT DISTINCT rk FROM {table}"), [], |row| row.get(0))?;
         let mut delete = db.prepare(&format!("DELETE FROM {table} WHERE rk = ?1"))?;
         rows.iter().filter(|rk| !open.contains(rk)).try_for_each(|rk| delete.execute([rk]).map(drop))?;
     }
@@ -394,14 +363,13 @@ fn follow_head(db: &Connection, rk: i64, key: &RunKey, head: &RunHead) -> rusqli
     if found.rk != rk || plain(&found.head) == plain(head) {
         return Ok(());
     }
-    heads::replace_row(db, rk, found.root, found.input_hash, true, head)
+    heads::write_row(db, heads::insert_run!("OR REPLACE"), rk, found.root, found.input_hash, true, head)
 }
 
 /// Removes rows of a run that its log has answered since.
 fn drop_answered<T>(db: &Connection, table: &str, rk: i64, open: &BTreeMap<CallId, T>) -> rusqlite::Result<()> {
-    let mut call_ids = db.prepare(&format!("SELECT rowid, call_id FROM {table} WHERE rk = ?1"))?;
-    let rows =
-        call_ids.query_map([rk], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?.collect::<Result<Vec<_>, _>>()?;
+    let sql = format!("SELECT rowid, call_id FROM {table} WHERE rk = ?1");
+    let rows: Vec<(i64, Vec<u8>)> = db.all(&sql, [rk], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let open: BTreeSet<Vec<u8>> = open.keys().map(call_id_key).collect();
     let mut delete = db.prepare(&format!("DELETE FROM {table} WHERE rowid = ?1"))?;
     rows.iter().filter(|(_, call_id)| !open.contains(call_id)).try_for_each(|(row, _)| delete.execute([row]).map(drop))
@@ -446,10 +414,8 @@ fn take_stock(db: &Connection, pages: &Pages, keys: &BTreeMap<i64, RunKey>, repa
 /// Returns the last indexed event of each log: a log that ends before it has lost its end.
 fn indexed_ends(db: &Connection, pages: &Pages) -> rusqlite::Result<BTreeMap<i64, Index>> {
     // Index entries of earlier generations also consist of three numbers.
-    let past = "SELECT root, generation, rk FROM past";
-    let mut past = db.prepare(past)?;
-    let past = past.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let past: BTreeSet<(i64, i64, i64)> = past.collect::<Result<_, _>>()?;
+    let past = db.all("SELECT root, generation, rk FROM past", [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let past: BTreeSet<(i64, i64, i64)> = past.into_iter().collect();
     let mut ends: BTreeMap<i64, Index> = BTreeMap::new();
     pages.indexed(|rk, index, row| {
         if index >= 0 && !past.contains(&(rk, index, row)) {

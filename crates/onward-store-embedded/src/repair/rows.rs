@@ -17,6 +17,7 @@ use onward_core::ledger::{LedgerKey, LedgerSum, add_rows};
 use onward_core::projection::Projection;
 use onward_core::run::{LogKey, Wait};
 use onward_core::{CallId, Hash, Index, Namespace, Record, RunHead, RunId, RunKey, Timestamp};
+use onward_store::unit_of_work::Timer;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::is_malformed;
@@ -26,8 +27,8 @@ use crate::read::ledger;
 use crate::read::past;
 use crate::read::reader::read_records;
 use crate::repair::salvage::{IndexedRun, Pages};
-use crate::row::{call_id_key, unseal};
-use crate::write::save::{put_attributes, put_timer, put_wait, timer_number};
+use crate::row::{Statements, call_id_key, unseal};
+use crate::write::save::{put_attributes, put_timer, put_wait};
 use crate::write::tasks;
 
 /// Runs `work`; if damage prevents it, repairs and runs it again.
@@ -137,8 +138,7 @@ fn forget_indexes(db: &Connection, names: &BTreeSet<&str>) -> rusqlite::Result<(
 /// Returns events to the runs they belong to: an event whose run number was changed has a valid checksum with one run only. Other
 /// damaged events stay and are reported by their readers.
 fn return_events(db: &Connection) -> rusqlite::Result<()> {
-    let mut runs: Vec<i64> =
-        db.prepare("SELECT rk FROM runs NOT INDEXED")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut runs: Vec<i64> = db.all("SELECT rk FROM runs NOT INDEXED", [], |row| row.get(0))?;
     runs.extend(past::logs(db)?);
     let mut statement = db.prepare(&format!("SELECT {}, seq FROM events NOT INDEXED", heads::EVENT_COLUMNS))?;
     let mut rows = statement.query([])?;
@@ -227,12 +227,15 @@ fn damage_of_runs(db: &Connection) -> rusqlite::Result<DamagedRuns> {
     if keys.is_empty() {
         return Ok(DamagedRuns { damaged, ..DamagedRuns::default() });
     }
-    let rows: BTreeSet<i64> =
-        db.prepare("SELECT rk FROM runs NOT INDEXED")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let rows = numbers(db, "SELECT rk FROM runs NOT INDEXED")?;
     let missing: Vec<i64> = keys.keys().filter(|rk| !rows.contains(rk)).copied().collect();
     let (damaged, strays): (Vec<i64>, Vec<i64>) = damaged.into_iter().partition(|rk| keys.contains_key(rk));
     let keys = damaged.iter().chain(&missing).filter_map(|rk| Some((*rk, keys.get(rk)?.clone()))).collect();
     Ok(DamagedRuns { damaged, strays, missing, keys })
+}
+
+fn numbers(db: &Connection, sql: &str) -> rusqlite::Result<BTreeSet<i64>> {
+    db.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
 /// Returns the keys of all runs by their numbers, from the index of ids.
@@ -256,7 +259,8 @@ fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
         let mut delete = db.prepare("DELETE FROM runs WHERE rk = ?1")?;
         runs.strays.iter().try_for_each(|rk| delete.execute([rk]).map(drop))?;
     }
-    let mut rows: Vec<(u32, i64)> = runs.damaged.iter().chain(&runs.missing).map(|rk| (runs.generation(*rk), *rk)).collect();
+    let generation = |rk: &i64| runs.keys.get(rk).map_or(0, |key| key.generation);
+    let mut rows: Vec<(u32, i64)> = runs.damaged.iter().chain(&runs.missing).map(|rk| (generation(rk), *rk)).collect();
     rows.sort_unstable(); // a first generation comes before those that refer to it
     for (_, rk) in rows {
         match mend_run(db, rk, runs.keys.get(&rk).map(|indexed| &indexed.key))? {
@@ -268,12 +272,6 @@ fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
     Ok(mended)
 }
 
-impl DamagedRuns {
-    fn generation(&self, rk: i64) -> u32 {
-        self.keys.get(&rk).map_or(0, |key| key.generation)
-    }
-}
-
 fn unmendable() -> rusqlite::Error {
     let why = "the row of a run and its log are damaged".to_owned();
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), Some(why))
@@ -282,9 +280,8 @@ fn unmendable() -> rusqlite::Error {
 /// Rebuilds the rows of runs in a new database: damaged rows, and rows of logs without one, which the indexes of runs name
 /// (I11). Returns the keys from the indexes by the numbers of the logs.
 pub(crate) fn restore_runs(db: &Connection, pages: &Pages) -> rusqlite::Result<BTreeMap<i64, RunKey>> {
-    let numbers = |sql: &str| db.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>();
-    let logs = numbers("SELECT DISTINCT rk FROM events")?;
-    let rows = numbers("SELECT rk FROM runs UNION SELECT rk FROM past")?;
+    let logs = numbers(db, "SELECT DISTINCT rk FROM events")?;
+    let rows = numbers(db, "SELECT rk FROM runs UNION SELECT rk FROM past")?;
     let (damaged, strays): (Vec<i64>, Vec<i64>) = damaged_runs(db)?.into_iter().partition(|rk| logs.contains(rk));
     let nameless: BTreeSet<i64> = logs.difference(&rows).chain(&damaged).copied().collect();
     let indexed = pages.indexed_runs(&nameless);
@@ -320,9 +317,8 @@ pub(crate) fn describe_damage(db: &Connection) -> rusqlite::Result<Vec<String>> 
         |rk: &i64| name(rk).map_or_else(|| format!("a run whose id is not readable (row {rk})"), |key| format!("run {key}"));
     let mut found: Vec<String> = damaged.iter().chain(&strays).map(|rk| format!("{}: its row is damaged", told(rk))).collect();
     found.extend(missing.iter().map(|rk| format!("{}: its row is missing", told(rk))));
-    let numbers = |sql: &str| db.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>();
-    let logs = numbers("SELECT DISTINCT rk FROM events INDEXED BY events_run WHERE rk >= 0")?;
-    let rows = numbers("SELECT rk FROM runs NOT INDEXED")?;
+    let logs = numbers(db, "SELECT DISTINCT rk FROM events INDEXED BY events_run WHERE rk >= 0")?;
+    let rows = numbers(db, "SELECT rk FROM runs NOT INDEXED")?;
     let past = past::logs(db)?;
     let known = |rk: &&i64| rows.contains(rk) || past.contains(rk) || missing.contains(rk) || strays.contains(rk);
     found.extend(logs.iter().filter(|rk| !known(rk)).map(|rk| format!("log {rk} has no row that names its run")));
@@ -369,42 +365,35 @@ fn mend_run(db: &Connection, rk: i64, indexed: Option<&RunKey>) -> rusqlite::Res
     let later = "SELECT 1 FROM runs NOT INDEXED WHERE id = ?1 AND ns = ?2 AND generation > ?3 AND rk <> ?4";
     let (id, namespace) = (head.key.id.as_str(), head.key.namespace.as_str());
     let is_current = !db.prepare_cached(later)?.exists(params![id, namespace, head.generation, rk])?;
-    heads::replace_row(db, rk, root, input_hash, is_current, &head).map(|()| true)
+    heads::write_row(db, heads::insert_run!("OR REPLACE"), rk, root, input_hash, is_current, &head).map(|()| true)
 }
 
 /// Returns the number of the run's first generation and the hash of the input it was started with.
 pub(crate) fn origin(db: &Connection, head: &RunHead, rk: i64) -> rusqlite::Result<Option<(i64, Hash)>> {
     let root = match head.generation {
         0 => Some(rk),
-        _ => db
-            .prepare_cached("SELECT rk FROM runs NOT INDEXED WHERE id = ?1 AND ns = ?2 AND generation = 0")?
-            .query_row(params![head.key.id.as_str(), head.key.namespace.as_str()], |row| row.get(0))
-            .optional()?,
+        _ => {
+            let sql = "SELECT rk FROM runs NOT INDEXED WHERE id = ?1 AND ns = ?2 AND generation = 0";
+            db.one(sql, params![head.key.id.as_str(), head.key.namespace.as_str()], |row| row.get(0))?
+        }
     };
     let Some(root) = root else { return Ok(None) };
     let first = read_records(db, &head.key, root, Index(0), 1).unwrap_or_default();
     Ok(first.first().and_then(Record::started).map(|started| (root, Hash::of(&started.input))))
 }
 
-/// Tables whose rows are rebuilt from logs, each with an index of all rows and its first column.
-const VIEWS: &[(&str, &str, &str)] = &[
-    ("timers", "timers_run", "rk"),
-    ("attributes", "attributes_run", "rk"),
-    ("tasks", "tasks_run", "rk"),
-    ("waits", "waits_run", "rk"),
-];
+/// Tables whose rows are rebuilt from logs. Each has an index of all rows, with the run first: `timers_run` and so on.
+const VIEWS: [&str; 4] = ["timers", "attributes", "tasks", "waits"];
 
 /// Returns the damaged rows of timers, attributes, tasks, waits and the ledger, by table.
 fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec<i64>>> {
     let mut damaged = BTreeMap::new();
     let mut note = |table, row: i64| damaged.entry(table).or_insert_with(Vec::new).push(row);
-    let mut timers = db.prepare("SELECT seq FROM timers NOT INDEXED WHERE crc IS NOT row_crc(rk, call_id, due)")?;
-    for row in timers.query_map([], |row| row.get(0))? {
-        note("timers", row?);
+    for seq in numbers(db, "SELECT seq FROM timers NOT INDEXED WHERE crc IS NOT row_crc(rk, call_id, due)")? {
+        note("timers", seq);
     }
-    let mut attributes = db.prepare("SELECT seq FROM attributes NOT INDEXED WHERE crc IS NOT row_crc(rk, name, value)")?;
-    for row in attributes.query_map([], |row| row.get(0))? {
-        note("attributes", row?);
+    for seq in numbers(db, "SELECT seq FROM attributes NOT INDEXED WHERE crc IS NOT row_crc(rk, name, value)")? {
+        note("attributes", seq);
     }
     let mut statement = db.prepare(&format!("SELECT {} FROM tasks NOT INDEXED", tasks::COLUMNS))?;
     for row in statement.query_map([], tasks::read_row)? {
@@ -422,9 +411,9 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
         }
     }
     // Rows in an index and not in the table: SQLite could not parse them.
-    for (table, index, column) in VIEWS {
+    for table in VIEWS {
         let counted = |how: &str| db.query_row(&format!("SELECT count(*) FROM {table} {how}"), [], |row| row.get::<_, i64>(0));
-        match counted(&format!("INDEXED BY {index} WHERE {column} >= 0")) {
+        match counted(&format!("INDEXED BY {table}_run WHERE rk >= 0")) {
             Ok(indexed) if indexed != counted("NOT INDEXED")? => drop(damaged.entry(table).or_insert_with(Vec::new)),
             Err(error) if !is_malformed(&error) => return Err(error),
             _ => {}
@@ -475,9 +464,8 @@ pub(crate) fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
     for row in rows {
         let has_spent = row.head.as_ref().is_none_or(|head| head.spend.is_some());
         let Some(key) = row.key().filter(|_| has_spent) else { continue };
-        if let Some(rows) = ledger_of(db, "", key)? {
-            ledger::restore(db, &rows)?;
-        }
+        let costs = ledger_of(db, "", key)?.unwrap_or_default();
+        costs.iter().try_for_each(|(row, sum)| ledger::put(db, row, sum))?;
     }
     Ok(())
 }
@@ -505,9 +493,7 @@ fn ledger_of(db: &Connection, how: &str, key: &RunKey) -> rusqlite::Result<Optio
 
 /// Inserts what the logs of open runs leave open and the tables lack.
 pub(crate) fn restore_views(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
-    let mut open = db.prepare("SELECT rk FROM runs NOT INDEXED WHERE status < 4 AND current = 1")?;
-    let open: Vec<i64> = open.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    for rk in open {
+    for rk in numbers(db, "SELECT rk FROM runs NOT INDEXED WHERE status < 4 AND current = 1")? {
         // A damaged log is reported by reads of its run.
         let Ok(Some(key)) = heads::key_of(db, rk) else { continue };
         let Ok(records) = read_records(db, &key, rk, Index(0), usize::MAX) else { continue };
@@ -525,7 +511,7 @@ fn restore_run(db: &Connection, rk: i64, open: Projection, now: Timestamp) -> ru
     };
     for (call_id, timer) in open.timers {
         if is_missing("timers", &call_id)? {
-            put_timer(db, rk, &call_id, timer_number(timer))?;
+            put_timer(db, rk, &call_id, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen })?;
         }
     }
     for (call_id, wait) in open.waits {

@@ -58,7 +58,7 @@ pub(crate) struct Pages {
     corrections: BTreeMap<usize, Correction>,
     count: u64,
     /// Frames are missing between those that verify, so that a page in the database may be newer than that in the log.
-    has_gap: bool,
+    pub has_gap: bool,
 }
 
 /// A version of a page: its order (zero is the database, then the frames of the log), its bytes, and whether they verify.
@@ -86,11 +86,6 @@ impl Pages {
         let log = File::open(wal::path(directory)).ok();
         let count = newest.keys().last().copied().unwrap_or(0).max(bytes.div_ceil(PAGE_BYTES as u64));
         Ok((Pages { file, log, newest, torn, corrections, count, has_gap }, damage))
-    }
-
-    /// Returns whether frames of the log are missing between those that verify.
-    pub fn has_gap(&self) -> bool {
-        self.has_gap
     }
 
     fn in_file(&self, number: u64) -> Option<Version> {
@@ -279,9 +274,7 @@ impl Pages {
 
     /// Reads a row of a leaf, including its overflow pages.
     fn read_row(&self, page: &Page, at: usize) -> Option<(i64, Vec<Value>)> {
-        let (length, at) = varint(&page[..], at)?;
-        let (rowid, at) = varint(&page[..], at)?;
-        let length = usize::try_from(length).ok().filter(|length| *length <= 1 << 30)?;
+        let CellStart { length, rowid, body: at } = cell_start(page, at)?;
         let local = local_bytes(length);
         let mut record = page.get(at..at + local)?.to_vec();
         if local < length {
@@ -295,7 +288,7 @@ impl Pages {
                 }
             }
         }
-        Some((rowid as i64, read_record(&record)?))
+        Some((rowid, read_record(&record)?))
     }
 }
 
@@ -446,8 +439,7 @@ const RUN_COLUMNS: usize = 17;
 /// Reads a row of a leaf if its columns fill it.
 fn read_cell(page: &Page, number: usize, at: usize) -> Option<Cell> {
     let bytes = cell_bytes(page, at)?;
-    let (length, body) = varint(&page[..], at)?;
-    let (rowid, body) = varint(&page[..], body)?;
+    let CellStart { length, rowid, body } = cell_start(page, at)?;
     let (header, mut next) = varint(&page[..], body)?;
     let end = body.checked_add(usize::try_from(header).ok()?).filter(|end| *end <= at + bytes)?;
     let (mut sum, mut columns) = (header, 0);
@@ -457,7 +449,7 @@ fn read_cell(page: &Page, number: usize, at: usize) -> Option<Cell> {
         next = after;
         columns += 1;
     }
-    (next == end && sum == length).then_some(Cell { number, at, bytes, rowid: rowid as i64, columns })
+    (next == end && sum == length as u64).then_some(Cell { number, at, bytes, rowid, columns })
 }
 
 /// Removes overlapping cells: of two, drops the one that does not verify, or the longer one.
@@ -482,9 +474,7 @@ fn apart(page: &Page, mut cells: Vec<Cell>) -> Vec<Cell> {
 /// Returns whether a row has a valid checksum, as far as the page alone shows.
 fn verifies(page: &Page, cell: &Cell) -> bool {
     let read = || {
-        let (length, body) = varint(&page[..], cell.at)?;
-        let (_, body) = varint(&page[..], body)?;
-        let length = usize::try_from(length).ok()?;
+        let CellStart { length, body, .. } = cell_start(page, cell.at)?;
         if local_bytes(length) < length {
             return Some(());
         }
@@ -526,11 +516,23 @@ fn within(page: &Page, mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
+/// The beginning of a cell: the length of its record, its row number, and the offset of the record.
+struct CellStart {
+    length: usize,
+    rowid: i64,
+    body: usize,
+}
+
+fn cell_start(page: &Page, at: usize) -> Option<CellStart> {
+    let (length, at) = varint(&page[..], at)?;
+    let (rowid, body) = varint(&page[..], at)?;
+    let length = usize::try_from(length).ok().filter(|length| *length <= 1 << 30)?;
+    Some(CellStart { length, rowid: rowid as i64, body })
+}
+
 /// Returns the number of bytes that a cell takes in a leaf.
 fn cell_bytes(page: &Page, at: usize) -> Option<usize> {
-    let (length, body) = varint(&page[..], at)?;
-    let (_, body) = varint(&page[..], body)?;
-    let length = usize::try_from(length).ok().filter(|length| *length <= 1 << 30)?;
+    let CellStart { length, body, .. } = cell_start(page, at)?;
     let local = local_bytes(length);
     let end = body + local + if local < length { 4 } else { 0 };
     (end <= USABLE).then_some((end - at).max(4))
@@ -627,7 +629,7 @@ fn classify(rowid: i64, mut values: Vec<Value>) -> Option<Row> {
         },
         9 if is_event(columns) => "events",
         9 if sealed(7).is_some_and(|data| unseal::<Wait>("", data).is_ok()) => "waits",
-        10 if summed_ledger(columns) => "ledger",
+        10 if summed(1..9) => "ledger",
         12 if sealed(10).is_some_and(|data| unseal::<Task>("", data).is_ok()) => "tasks",
         // Either copy of a run's key restores the other.
         17 if is_run(columns) || sealed(15).is_some_and(|data| unseal::<RunHead>("", data).is_ok()) => "runs",
@@ -653,11 +655,6 @@ fn integer(value: &Value) -> Option<i64> {
 
 fn has_crc<'a>(crc: Option<&Value>, values: impl Iterator<Item = &'a Value>) -> bool {
     crc.and_then(integer) == Some(i64::from(row_crc(values.map(ValueRef::from))))
-}
-
-/// Checks the checksum over namespace, id, tree, generation, incarnation, day, model and sum.
-fn summed_ledger(columns: &[Value]) -> bool {
-    has_crc(columns.last(), columns[1..9].iter())
 }
 
 fn is_run(columns: &[Value]) -> bool {

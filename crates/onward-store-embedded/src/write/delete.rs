@@ -1,13 +1,13 @@
 //! Deletion of whole runs (L20).
 
-use onward_core::{Name, RunHead, RunKey, Status};
+use onward_core::{RunHead, RunKey, Status};
 use onward_store::{Delete, Retention, StoreError};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 
 use crate::error::{Outcome, damaged_row, is_malformed, leave_damaged, read_error};
 use crate::read::heads;
 use crate::read::past;
-use crate::row::unseal_bytes;
+use crate::row::{Statements, number, unseal_bytes};
 use crate::write::rows::read_open_children;
 use crate::write::writer::Writer;
 
@@ -32,9 +32,10 @@ impl Writer<'_> {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
                 }
                 self.delete_run(key, root)?;
-                self.db
-                    .prepare_cached("INSERT INTO deleted(ns, id, kind, reason, at, crc) VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))")?
-                    .execute(params![key.namespace.as_str(), key.id.as_str(), kind, reason, self.set.now.0 as i64])?;
+                let sql =
+                    "INSERT INTO deleted(ns, id, kind, reason, at, crc) VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))";
+                let at = self.set.now.0 as i64;
+                self.db.run(sql, params![key.namespace.as_str(), key.id.as_str(), kind, reason, at])?;
                 Ok(1)
             }
             Delete::Expired { retention, limit } => self.delete_expired(retention, *limit),
@@ -48,11 +49,7 @@ impl Writer<'_> {
             heads::COLUMNS
         );
         let read = |row: &Row<'_>| Ok((row.get::<_, u8>(0)?, row.get::<_, String>(1)?, heads::read_row(row)?));
-        let found = self
-            .db
-            .prepare_cached(&sql)
-            .and_then(|mut statement| statement.query_row(params![key.id.as_str(), key.namespace.as_str()], read).optional())
-            .map_err(read_error)?;
+        let found = self.db.one(&sql, params![key.id.as_str(), key.namespace.as_str()], read).map_err(read_error)?;
         let Some((status, kind, row)) = found else { return Ok(None) };
         let is_same = |identity: &heads::Identity| identity.key == *key;
         let Some(identity) = row.identity.filter(is_same) else { return Err(damaged_row(key, "its own row").into()) };
@@ -83,9 +80,8 @@ impl Writer<'_> {
     }
 
     fn delete_run(&mut self, key: &RunKey, root: i64) -> Outcome<()> {
-        let mut statement = self.db.prepare_cached("SELECT rk FROM runs WHERE id = ?1 AND ns = ?2")?;
         let params = params![key.id.as_str(), key.namespace.as_str()];
-        let mut generations: Vec<i64> = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let mut generations: Vec<i64> = self.db.all("SELECT rk FROM runs WHERE id = ?1 AND ns = ?2", params, |row| row.get(0))?;
         generations.extend(past::logs_of(self.db, "", root)?.into_iter().map(|(rk, _)| rk));
         // Logs without a row are deleted, too.
         if let Ok(Some(heads::Loaded { head, .. })) = heads::load(self.db, key, None)
@@ -97,10 +93,10 @@ impl Writer<'_> {
         past::remove(self.db, root)?;
         for rk in generations {
             self.delete_log(rk)?;
-            self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;
-            self.db.prepare_cached("DELETE FROM runs WHERE rk = ?1")?.execute(params![rk])?;
+            self.db.run("DELETE FROM attributes WHERE rk = ?1", [rk])?;
+            self.db.run("DELETE FROM runs WHERE rk = ?1", [rk])?;
         }
-        self.db.prepare_cached("DELETE FROM idempotency WHERE root = ?1")?.execute(params![root])?;
+        self.db.run("DELETE FROM idempotency WHERE root = ?1", [root])?;
         self.remove_rows("DELETE FROM outbox WHERE root = ?1 RETURNING blobs", params![root])?;
         drop(self.set.runs.remove(key));
         self.upkeep.shrinking.want();
@@ -111,14 +107,13 @@ impl Writer<'_> {
     /// Deletes a log, event by event if it cannot be deleted as a whole.
     fn delete_log(&mut self, rk: i64) -> Outcome<()> {
         self.remove_rows("SELECT blobs FROM events WHERE rk = ?1 AND blobs IS NOT NULL", params![rk])?;
-        match self.db.prepare_cached("DELETE FROM events WHERE rk = ?1")?.execute(params![rk]) {
+        match self.db.run("DELETE FROM events WHERE rk = ?1", [rk]) {
             Err(error) if is_malformed(&error) => {}
             other => return Ok(other.map(drop)?),
         }
-        let mut statement = self.db.prepare_cached("SELECT seq FROM events INDEXED BY events_run WHERE rk = ?1")?;
-        let rows: Vec<i64> = statement.query_map(params![rk], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        for seq in rows {
-            leave_damaged(self.db.prepare_cached("DELETE FROM events WHERE seq = ?1")?.execute(params![seq]))?;
+        let sql = "SELECT seq FROM events INDEXED BY events_run WHERE rk = ?1";
+        for seq in self.db.all(sql, [rk], |row| row.get::<_, i64>(0))? {
+            leave_damaged(self.db.run("DELETE FROM events WHERE seq = ?1", [seq]))?;
         }
         Ok(())
     }
@@ -127,16 +122,13 @@ impl Writer<'_> {
         self.forget_deleted(retention)?;
         let mut deleted = 0;
         for kind in self.kinds()? {
-            let Some(before) = self.kept_since(retention, &kind) else { continue };
-            let mut statement = self.db.prepare_cached(
-                // Runs with open children are excluded here: any number of them may stay for as long as their children are open.
-                "SELECT r.rk FROM runs r WHERE r.kind = ?1 AND r.ended <= ?2 AND r.current = 1 AND r.ended IS NOT NULL AND NOT EXISTS
+            let Some(before) = retention.kept_since(&kind, self.set.now) else { continue };
+            // Runs with open children are excluded here: any number of them may stay for as long as their children are open.
+            let sql = "SELECT r.rk FROM runs r WHERE r.kind = ?1 AND r.ended <= ?2 AND r.current = 1 AND r.ended IS NOT NULL AND NOT EXISTS
                    (SELECT 1 FROM runs c WHERE c.parent_id = r.id AND c.parent_ns = r.ns AND c.current = 1 AND c.ended IS NULL)
-                   ORDER BY r.ended LIMIT ?3",
-            )?;
-            let page = i64::try_from(limit.saturating_mul(PASSED_OVER)).unwrap_or(i64::MAX);
-            let over: Vec<i64> = statement.query_map(params![kind, before, page], |row| row.get(0))?.collect::<Result<_, _>>()?;
-            for rk in over {
+                   ORDER BY r.ended LIMIT ?3";
+            let page = number(limit.saturating_mul(PASSED_OVER));
+            for rk in self.db.all(sql, params![kind, before, page], |row| row.get(0))? {
                 if deleted == limit as u64 {
                     return Ok(deleted);
                 }
@@ -152,23 +144,12 @@ impl Writer<'_> {
         Ok(deleted)
     }
 
-    /// Returns the end time up to which closed runs of this kind are expired.
-    fn kept_since(&self, retention: &Retention, kind: &str) -> Option<i64> {
-        let keep = i64::try_from(onward_core::time::millis(retention.of(&Name::new(kind).ok()?))).unwrap_or(i64::MAX);
-        Some((self.set.now.0 as i64).saturating_sub(keep))
-    }
-
     /// Removes entries of explicitly deleted runs after the retention of their kind.
     fn forget_deleted(&mut self, retention: &Retention) -> Outcome<()> {
-        let mut statement = self.db.prepare_cached("SELECT DISTINCT kind FROM deleted")?;
-        let kinds: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        for kind in kinds {
-            if let Some(before) = self.kept_since(retention, &kind) {
-                self.db
-                    .prepare_cached(
-                        "DELETE FROM deleted WHERE kind = ?1 AND at <= ?2 AND crc = row_crc(ns, id, kind, reason, at)",
-                    )?
-                    .execute(params![kind, before])?;
+        for kind in self.db.all("SELECT DISTINCT kind FROM deleted", [], |row| row.get::<_, String>(0))? {
+            if let Some(before) = retention.kept_since(&kind, self.set.now) {
+                let sql = "DELETE FROM deleted WHERE kind = ?1 AND at <= ?2 AND crc = row_crc(ns, id, kind, reason, at)";
+                self.db.run(sql, params![kind, before])?;
             }
         }
         Ok(())
@@ -176,13 +157,11 @@ impl Writer<'_> {
 
     /// Returns the kinds of closed runs, with one index step each.
     fn kinds(&self) -> Outcome<Vec<String>> {
-        let mut statement = self.db.prepare_cached(
-            "SELECT kind FROM runs WHERE current = 1 AND ended IS NOT NULL AND kind > ?1 ORDER BY kind LIMIT 1",
-        )?;
+        let sql = "SELECT kind FROM runs WHERE current = 1 AND ended IS NOT NULL AND kind > ?1 ORDER BY kind LIMIT 1";
         let mut kinds: Vec<String> = Vec::new();
         loop {
             let after = kinds.last().map_or("", String::as_str);
-            match statement.query_row(params![after], |row| row.get(0)).optional()? {
+            match self.db.one(sql, [after], |row| row.get(0))? {
                 Some(kind) => kinds.push(kind),
                 None => return Ok(kinds),
             }

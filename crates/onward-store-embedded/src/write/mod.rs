@@ -5,13 +5,9 @@
 
 pub(crate) mod counted;
 mod delete;
-mod expire;
-mod kinds;
 pub(crate) mod op;
 mod rows;
 pub(crate) mod save;
-pub(crate) mod shrink;
-pub(crate) mod takeover;
 pub(crate) mod tasks;
 pub(crate) mod upkeep;
 pub(crate) mod writer;

@@ -6,63 +6,49 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_core::run::{Commit, Committed, Input};
-use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, KindSchemas, RunKey, Timestamp};
-use onward_store::sync;
-use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, Expired, OutboxId, Restored, Started, StoreError,
-};
-
+use onward_core::task::Task;
+use onward_core::{KindSchemas, RunKey, Timestamp};
 use onward_store::durable::lanes::WAITING_MAX;
 use onward_store::durable::reply::{Pending, Slot};
-use onward_store::durable::{Body, ClaimRun, Lanes, RestoreWork, StartRun, Waits};
+use onward_store::durable::{Lanes, RunOp, Waits};
+use onward_store::sync;
+use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, OutboxId, StoreError};
 
 type To<T> = Arc<Slot<T>>;
 
 pub(crate) enum Op {
-    Commit(Box<(Commit, Body)>, To<Committed>),
-    Start(Box<StartRun>, To<Started>),
-    Restore(Box<RestoreWork>, To<Restored>),
-    Input(Box<(RunKey, Input, Body)>, To<Appended>),
+    Run(RunOp),
     ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
-    ClaimRun(Box<ClaimRun>, To<ClaimedOne>),
-    Release(RunKey, Epoch, To<()>),
     ClaimTasks(ClaimTasks, To<Vec<Task>>),
-    Report(Box<(TaskId, u64, TaskReport, Duration)>, To<()>),
-    RetryTask(TaskId, To<()>),
     Expire(usize, To<Expired>),
     FinishDeliveries(Vec<OutboxId>, To<()>),
     Delete(Delete, To<u64>),
     RegisterKinds(Vec<KindSchemas>, To<()>),
     /// Notifies listeners of an earlier due time.
     Announce(Timestamp, To<()>),
-    /// A reader met damage that the writer may repair.
-    Mend(To<()>),
+    /// A reader met damage that the writer may repair, after this number of repairs.
+    Mend(u64, To<()>),
     /// Checks whether there is space again.
     TryWrite(To<()>),
+}
+
+impl From<RunOp> for Op {
+    fn from(op: RunOp) -> Op {
+        Op::Run(op)
+    }
 }
 
 impl Op {
     pub fn pending(&self) -> Arc<dyn Pending> {
         match self {
-            Op::Commit(_, to) => to.clone(),
-            Op::Start(_, to) => to.clone(),
-            Op::Restore(_, to) => to.clone(),
-            Op::Input(_, to) => to.clone(),
+            Op::Run(op) => op.pending(),
             Op::ClaimRuns(_, to) => to.clone(),
-            Op::ClaimRun(_, to) => to.clone(),
-            Op::Release(_, _, to)
-            | Op::Report(_, to)
-            | Op::RetryTask(_, to)
-            | Op::FinishDeliveries(_, to)
-            | Op::RegisterKinds(_, to)
-            | Op::Announce(_, to)
-            | Op::Mend(to)
-            | Op::TryWrite(to) => to.clone(),
             Op::ClaimTasks(_, to) => to.clone(),
             Op::Expire(_, to) => to.clone(),
             Op::Delete(_, to) => to.clone(),
+            Op::FinishDeliveries(_, to) | Op::RegisterKinds(_, to) | Op::Announce(_, to) | Op::Mend(_, to) | Op::TryWrite(to) => {
+                to.clone()
+            }
         }
     }
 }
@@ -70,36 +56,14 @@ impl Op {
 impl Waits for Op {
     fn runs(&self) -> Vec<&RunKey> {
         match self {
-            Op::Commit(work, _) => vec![&work.0.key],
-            Op::Start(start, _) => {
-                let parent = start.run.started.parent.as_ref().map(|link| &link.run);
-                parent.into_iter().chain([&start.run.key]).collect()
-            }
-            Op::Restore(work, _) => vec![&work.restore.key],
-            Op::Input(work, _) => vec![&work.0],
-            Op::ClaimRun(work, _) => vec![&work.run],
-            Op::Release(key, ..) => vec![key],
-            Op::Report(work, _) => vec![&work.0.run],
-            Op::RetryTask(task, _) => vec![&task.run],
+            Op::Run(op) => op.runs(),
             Op::Delete(Delete::Run { key, .. }, _) => vec![key],
             _ => Vec::new(),
         }
     }
 
     fn bytes(&self) -> usize {
-        match self {
-            Op::Commit(work, _) => work.1.weight(),
-            Op::Start(start, _) => start.body.weight() + start.signal_body.weight(),
-            Op::Input(work, _) => work.2.weight(),
-            Op::ClaimRun(work, _) => work.input.as_ref().map_or(0, |(_, body)| body.weight()),
-            Op::Report(work, _) => match work.2.without_cost() {
-                TaskReport::Completed(output) => output.data().len(),
-                _ => 0,
-            },
-            // A whole log.
-            Op::Restore(..) => usize::MAX,
-            _ => 0,
-        }
+        if let Op::Run(op) = self { op.bytes() } else { 0 }
     }
 }
 

@@ -11,15 +11,15 @@ use onward_core::{CallId, Epoch, Index, Record, RunHead, RunKey, Status};
 use onward_store::admission::TakenSlot;
 use onward_store::durable::Body;
 use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, Rows, RunRef, Timer, Wanted, WorkingSet};
-use onward_store::{Appended, ClaimRuns, ClaimTasks, StoreError};
-use rusqlite::{Connection, OptionalExtension, params};
+use onward_store::{Appended, ClaimRuns, ClaimTasks, SESSION_DEFAULT, StoreError};
+use rusqlite::{Connection, params};
 
 use crate::error::{Outcome, Trouble, damaged_row, may_be_mended, read_error};
 use crate::file::schema::write_boot;
 use crate::read::heads::{self, Loaded};
 use crate::read::ledger;
 use crate::read::reader::read_records;
-use crate::row::{NEVER, call_id_key, read_call_id, unseal};
+use crate::row::{NEVER, Statements, call_id_key, number, read_call_id, unseal};
 use crate::write::counted;
 use crate::write::tasks::TaskRow;
 use crate::write::writer::{Undo, Writer};
@@ -52,33 +52,6 @@ pub(crate) struct EmbeddedRun {
 pub(crate) type CachedRun = LoadedRun<EmbeddedRun, Body>;
 
 impl Writer<'_> {
-    /// Returns the current generation of a run, from the cache or the database.
-    pub(crate) fn cached(&mut self, key: &RunKey) -> Outcome<Option<RunRef>> {
-        if let Some(run) = self.set.runs.get(key) {
-            return Ok(Some(run));
-        }
-        let Some(Loaded { rk, root, head, .. }) = heads::load(self.db, key, None)? else { return Ok(None) };
-        let lease = self.shared.leases.get(rk);
-        let kept = self.stale_epochs.remove(key).filter(|(number, _)| *number == rk).map(|(_, epoch)| epoch);
-        // A closed run accepts nothing whatever the epoch; with its last epoch the refusal can report that it is closed.
-        let unclaimed = if head.status.is_closed() { head.epoch } else { self.unclaimed };
-        let epoch = lease.as_ref().map(|lease| lease.epoch).or(kept).unwrap_or(unclaimed);
-        let is_queued = head.status == Status::Pending && lease.is_none();
-        let own = EmbeddedRun {
-            rk,
-            root,
-            generation: head.generation,
-            is_new: false,
-            has_current_row: true,
-            is_bare: false,
-            row_status: head.status,
-            is_leased: lease.is_some(),
-            is_queued,
-        };
-        let head = RunHead { epoch, ..head };
-        Ok(Some(self.set.runs.insert(LoadedRun::stored(own, head, lease.map(|lease| lease.worker), is_queued.then_some(0)))))
-    }
-
     /// Drops all cached runs after a batch was rolled back or rows were repaired. Only their epochs stay valid.
     pub(crate) fn forget_runs(&mut self) {
         let runs = self.set.runs.take();
@@ -115,11 +88,11 @@ impl Writer<'_> {
     }
 
     /// Returns the run of a queue entry if it is still pending and unleased.
-    fn claimable(&mut self, rk: i64) -> Outcome<Option<RunRef>> {
+    async fn claimable(&mut self, rk: i64) -> Outcome<Option<RunRef>> {
         if self.shared.leases.is_held(rk) {
             return Ok(None);
         }
-        match self.run_of(rk) {
+        match self.run_of(rk).await {
             Ok(run) => Ok(run.filter(|run| self.set.runs[*run].head.status == Status::Pending)),
             // A damaged run is skipped, so that it does not block the others.
             Err(Trouble::Refused(error @ (StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. }))) => {
@@ -131,20 +104,19 @@ impl Writer<'_> {
     }
 
     /// Returns the run whose current generation has this number.
-    fn run_of(&mut self, rk: i64) -> Outcome<Option<RunRef>> {
+    async fn run_of(&mut self, rk: i64) -> Outcome<Option<RunRef>> {
         let Some(key) = heads::key_of(self.db, rk)? else { return Ok(None) };
-        Ok(self.cached(&key)?.filter(|run| self.set.runs[*run].own.rk == rk))
+        Ok(self.load_run(&key).await?.filter(|run| self.set.runs[*run].own.rk == rk))
     }
 
     /// Returns the run of a timer that is due. An unreadable run's timer is left to the repair, or frozen if that did not help, so
     /// that it does not block the others; the timer of a run that is gone is removed.
-    fn armed(&mut self, rk: i64, call_id: &[u8]) -> Outcome<Option<(RunRef, CallId)>> {
-        match self.run_of(rk) {
+    async fn armed(&mut self, rk: i64, call_id: &[u8]) -> Outcome<Option<(RunRef, CallId)>> {
+        match self.run_of(rk).await {
             Ok(run) => {
                 let found = run.zip(read_call_id(call_id).ok());
                 if found.is_none() {
-                    let mut remove = self.db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND call_id = ?2")?;
-                    remove.execute(params![rk, call_id])?;
+                    self.db.run("DELETE FROM timers WHERE rk = ?1 AND call_id = ?2", params![rk, call_id])?;
                 }
                 Ok(found)
             }
@@ -154,7 +126,7 @@ impl Writer<'_> {
             }
             Err(Trouble::Refused(_)) => {
                 let sql = "UPDATE timers SET due = due + ?3, crc = row_crc(rk, call_id, due + ?3) WHERE rk = ?1 AND call_id = ?2";
-                self.db.prepare_cached(sql)?.execute(params![rk, call_id, NEVER])?;
+                self.db.run(sql, params![rk, call_id, NEVER])?;
                 Ok(None)
             }
             Err(trouble) => Err(trouble),
@@ -184,7 +156,29 @@ impl Rows for Writer<'_> {
     }
 
     async fn load_run(&mut self, key: &RunKey) -> Outcome<Option<RunRef>> {
-        self.cached(key)
+        if let Some(run) = self.set.runs.get(key) {
+            return Ok(Some(run));
+        }
+        let Some(Loaded { rk, root, head, .. }) = heads::load(self.db, key, None)? else { return Ok(None) };
+        let lease = self.shared.leases.get(rk);
+        let kept = self.stale_epochs.remove(key).filter(|(number, _)| *number == rk).map(|(_, epoch)| epoch);
+        // A closed run accepts nothing whatever the epoch; with its last epoch the refusal can report that it is closed.
+        let unclaimed = if head.status.is_closed() { head.epoch } else { self.unclaimed };
+        let epoch = lease.as_ref().map(|lease| lease.epoch).or(kept).unwrap_or(unclaimed);
+        let is_queued = head.status == Status::Pending && lease.is_none();
+        let own = EmbeddedRun {
+            rk,
+            root,
+            generation: head.generation,
+            is_new: false,
+            has_current_row: true,
+            is_bare: false,
+            row_status: head.status,
+            is_leased: lease.is_some(),
+            is_queued,
+        };
+        let head = RunHead { epoch, ..head };
+        Ok(Some(self.set.runs.insert(LoadedRun::stored(own, head, lease.map(|lease| lease.worker), is_queued.then_some(0)))))
     }
 
     async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Outcome<()> {
@@ -279,7 +273,7 @@ impl Rows for Writer<'_> {
         let mut found: Vec<RunRef> = Vec::new();
         while found.len() < request.limit {
             let Some(rk) = self.ready.pop(self.db, request)? else { break };
-            let run = self.claimable(rk)?;
+            let run = self.claimable(rk).await?;
             found.extend(run.filter(|run| !found.contains(run)));
         }
         Ok(found)
@@ -312,16 +306,13 @@ impl Rows for Writer<'_> {
 
     async fn due_timers(&mut self, limit: usize) -> Outcome<Due<(RunRef, CallId)>> {
         let sql = "SELECT rk, call_id FROM timers WHERE due <= ?1 ORDER BY due, rk, call_id LIMIT ?2";
-        let mut statement = self.db.prepare_cached(sql)?;
         let params = params![self.set.now.0 as i64, sql_limit(limit)];
-        let due = statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let mut due: Vec<(i64, Vec<u8>)> = due.collect::<Result<_, _>>()?;
-        drop(statement);
+        let mut due: Vec<(i64, Vec<u8>)> = self.db.all(sql, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
         let more = due.len() > limit;
         due.truncate(limit);
         let mut found = Vec::new();
         for (rk, call_id) in due {
-            found.extend(self.armed(rk, &call_id)?);
+            found.extend(self.armed(rk, &call_id).await?);
         }
         Ok(Due { found, more })
     }
@@ -330,7 +321,7 @@ impl Rows for Writer<'_> {
         let (due, more) = self.expired_tasks(limit)?;
         let mut found = Vec::new();
         for row in due {
-            match (self.read_task(&row), self.run_of(row.rk)) {
+            match (self.read_task(&row), self.run_of(row.rk).await) {
                 (Ok(task), Ok(Some(run))) => found.push((run, QueuedTask { task, order: 0 })),
                 (Ok(_), Ok(None)) => self.remove_task(&row)?,
                 (Err(error), Ok(_)) | (_, Err(Trouble::Refused(error))) => self.pass_over(&row, &error)?,
@@ -345,7 +336,7 @@ impl Rows for Writer<'_> {
         let (free, ended, more) = self.shared.leases.end_sessions(self.batch.steady, limit);
         let mut found = Vec::new();
         for rk in free {
-            match self.run_of(rk) {
+            match self.run_of(rk).await {
                 Ok(Some(run)) => {
                     // The lease is gone already, and the run is in no queue.
                     let loaded = self.set.change(run);
@@ -359,14 +350,37 @@ impl Rows for Writer<'_> {
         Ok((Due { found, more }, ended))
     }
 
+    /// Saves the runs that an operation changed, and forgets the rows that it read.
     async fn save(&mut self) -> Outcome<()> {
-        self.save_touched()
+        let mut touched = std::mem::take(&mut self.set.touched);
+        for run in touched.drain(..) {
+            if self.set.runs[run].is_changed {
+                self.save_run(run)?;
+            }
+            self.forget_rows(run);
+        }
+        self.set.touched = touched;
+        for (from, message) in std::mem::take(&mut self.set.outbox) {
+            let own = &mut self.set.runs[from].own;
+            own.is_bare = false;
+            let root = own.root;
+            self.put_message(root, message)?;
+        }
+        for (worker, until) in std::mem::take(&mut self.set.sessions) {
+            if self.shared.leases.greet(&worker, self.batch.steady.after(SESSION_DEFAULT)) {
+                self.set.announce_due(until);
+            }
+        }
+        if let Some(at) = self.set.due.take() {
+            self.announce_due(at);
+        }
+        Ok(())
     }
 }
 
 /// Returns one more than the limit, which shows whether there is more.
 pub(super) fn sql_limit(limit: usize) -> i64 {
-    i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX)
+    number(limit.saturating_add(1))
 }
 
 /// Returns the idempotency record with this key, if any; fails if it is damaged.
@@ -379,8 +393,7 @@ fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Opt
         }
         false => Ok(None),
     };
-    let found = db.prepare_cached(sql).and_then(|mut statement| statement.query_row(params![root, key], read).optional());
-    match found.map_err(read_error)? {
+    match db.one(sql, params![root, key], read).map_err(read_error)? {
         None => Ok(None),
         Some(Some(slot)) => Ok(Some(slot)),
         Some(None) => Err(damaged_row(run, "an idempotency record").into()),
@@ -389,10 +402,8 @@ fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Opt
 
 /// Returns the open wait at `call_id`, without its large payloads.
 fn read_wait(db: &Connection, rk: i64, call_id: &CallId) -> Outcome<Option<Wait>> {
-    let data = db
-        .prepare_cached("SELECT data FROM waits WHERE rk = ?1 AND call_id = ?2")
-        .and_then(|mut read| read.query_row(params![rk, call_id_key(call_id)], |row| row.get::<_, Vec<u8>>(0)).optional())
-        .map_err(read_error)?;
+    let sql = "SELECT data FROM waits WHERE rk = ?1 AND call_id = ?2";
+    let data = db.one(sql, params![rk, call_id_key(call_id)], |row| row.get::<_, Vec<u8>>(0)).map_err(read_error)?;
     data.map(|data| unseal("a wait", &data).map_err(Trouble::Damaged)).transpose()
 }
 
@@ -415,13 +426,10 @@ fn read_timers(db: &Connection, key: &RunKey, rk: i64) -> Outcome<Vec<(CallId, T
 
 /// Returns the open children of a run, or of one of its generations, in key order.
 pub(super) fn read_open_children(db: &Connection, parent: &RunKey, generation: Option<u32>) -> Outcome<Vec<RunHead>> {
-    let mut statement = db.prepare_cached(
-        "SELECT head FROM runs WHERE parent_id = ?1 AND parent_ns = ?2 AND status < 4 AND current = 1
-           AND (?3 IS NULL OR parent_generation = ?3) ORDER BY ns, id",
-    )?;
+    let sql = "SELECT head FROM runs WHERE parent_id = ?1 AND parent_ns = ?2 AND status < 4 AND current = 1
+           AND (?3 IS NULL OR parent_generation = ?3) ORDER BY ns, id";
     let params = params![parent.id.as_str(), parent.namespace.as_str(), generation];
-    let rows = statement.query_map(params, |row| row.get::<_, Vec<u8>>(0))?;
     // The end of a child's log does not matter here. A child with a damaged row must not be missed: the row is repaired first.
-    let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    let rows = db.all(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
     rows.iter().map(|row| unseal::<RunHead>("a child's row", row).map_err(Trouble::Damaged)).collect()
 }

@@ -4,48 +4,21 @@
 
 use std::sync::atomic::Ordering;
 
-use onward_core::projection::ProjectedTimer;
 use onward_core::run::{OutboxMessage, Wait};
-use onward_core::{Attribute, CallId, Hash, RunHead, Timestamp};
+use onward_core::{Attribute, CallId, Hash, KindSchemas, Name, RunHead, Timestamp};
+use onward_store::OutboxId;
 use onward_store::admission::TakenSlot;
 use onward_store::durable::{Blobs, Body, StoredChange};
 use onward_store::unit_of_work::{NewRecord, QueuedTask, RunRef, Table, Timer};
-use onward_store::{OutboxId, SESSION_DEFAULT};
 use rusqlite::{Connection, params};
 
 use crate::error::Outcome;
 use crate::read::{blobs, heads, ledger, past};
-use crate::row::{NEVER, call_id_key, due_number, event_crc, seal, seal_bytes};
-use crate::shared::Counters;
+use crate::row::{NEVER, Statements, call_id_key, due_number, event_crc, seal, seal_bytes};
 use crate::write::tasks;
 use crate::write::writer::{Undo, Writer};
 
 impl Writer<'_> {
-    /// Saves the runs that an operation changed, and forgets the rows that it read.
-    pub(super) fn save_touched(&mut self) -> Outcome<()> {
-        let mut touched = std::mem::take(&mut self.set.touched);
-        for run in touched.drain(..) {
-            if self.set.runs[run].is_changed {
-                self.save_run(run)?;
-            }
-            self.forget_rows(run);
-        }
-        self.set.touched = touched;
-        for (from, message) in std::mem::take(&mut self.set.outbox) {
-            let own = &mut self.set.runs[from].own;
-            own.is_bare = false;
-            let root = own.root;
-            self.put_message(root, message)?;
-        }
-        for (worker, _) in std::mem::take(&mut self.set.sessions) {
-            self.shared.leases.greet(&worker, self.batch.steady.after(SESSION_DEFAULT));
-        }
-        if let Some(at) = self.set.due.take() {
-            self.announce_due(at);
-        }
-        Ok(())
-    }
-
     /// Forgets the rows that an operation read; returns false if it changed a run.
     pub(super) fn forget_touched(&mut self) -> bool {
         let mut touched = std::mem::take(&mut self.set.touched);
@@ -55,23 +28,17 @@ impl Writer<'_> {
         is_unchanged
     }
 
-    fn forget_rows(&mut self, run: RunRef) {
-        fn forget<K, V>(table: &mut Table<K, V>)
-        where
-            K: Ord + Clone,
-        {
-            *table = Table::default();
-        }
+    pub(super) fn forget_rows(&mut self, run: RunRef) {
         let loaded = &mut self.set.runs[run];
         (loaded.is_touched, loaded.is_changed) = (false, false);
-        forget(&mut loaded.slots);
-        forget(&mut loaded.waits);
-        forget(&mut loaded.timers);
-        forget(&mut loaded.tasks);
-        forget(&mut loaded.ledger);
+        loaded.slots = Table::default();
+        loaded.waits = Table::default();
+        loaded.timers = Table::default();
+        loaded.tasks = Table::default();
+        loaded.ledger = Table::default();
     }
 
-    fn save_run(&mut self, run: RunRef) -> Outcome<()> {
+    pub(super) fn save_run(&mut self, run: RunRef) -> Outcome<()> {
         let before = self.set.runs[run].own.rk;
         if self.set.runs[run].own.is_leased && self.set.runs[run].lease.is_none() {
             self.drop_lease(run);
@@ -119,7 +86,7 @@ impl Writer<'_> {
         let (clears_timers, clears_tasks) = (loaded.timers.is_cleared(), loaded.tasks.is_cleared());
         let clears_waits = loaded.waits.is_cleared();
         if clears_timers && !is_bare {
-            self.db.prepare_cached("DELETE FROM timers WHERE rk = ?1")?.execute(params![rk])?;
+            self.db.run("DELETE FROM timers WHERE rk = ?1", params![rk])?;
         }
         if clears_tasks && !is_bare {
             self.remove_rows("DELETE FROM tasks WHERE rk = ?1 RETURNING blobs", params![rk])?;
@@ -128,7 +95,7 @@ impl Writer<'_> {
             self.remove_rows("DELETE FROM waits WHERE rk = ?1 RETURNING blobs", params![rk])?;
         }
         for call_id in timers {
-            self.db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND call_id = ?2")?.execute(params![rk, call_id])?;
+            self.db.run("DELETE FROM timers WHERE rk = ?1 AND call_id = ?2", params![rk, call_id])?;
         }
         for call_id in tasks {
             self.remove_rows("DELETE FROM tasks WHERE rk = ?1 AND call_id = ?2 RETURNING blobs", params![rk, call_id])?;
@@ -137,7 +104,7 @@ impl Writer<'_> {
             self.remove_rows("DELETE FROM waits WHERE rk = ?1 AND call_id = ?2 RETURNING blobs", params![rk, call_id])?;
         }
         for key in slots {
-            self.db.prepare_cached("DELETE FROM idempotency WHERE root = ?1 AND key = ?2")?.execute(params![root, key])?;
+            self.db.run("DELETE FROM idempotency WHERE root = ?1 AND key = ?2", params![root, key])?;
         }
         Ok(())
     }
@@ -149,7 +116,7 @@ impl Writer<'_> {
         let mut has_rows = false;
         for (call_id, timer) in put(&loaded.timers) {
             has_rows = true;
-            put_timer(db, rk, call_id, timer_column(*timer))?;
+            put_timer(db, rk, call_id, *timer)?;
         }
         // New rows are numbered in the order in which their tasks were scheduled.
         let mut tasks: Vec<&QueuedTask> = put(&loaded.tasks).map(|(_, queued)| queued).collect();
@@ -193,16 +160,13 @@ impl Writer<'_> {
         if sets_external_state {
             write_external_row(self.db, rk, head)?;
         } else if head.status != loaded.own.row_status || is_kept {
-            self.db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4 WHERE rk = ?1")?.execute(params![
-                rk,
-                head.status.number(),
-                head.ended_at.map(|at| at.0 as i64),
-                seal(head),
-            ])?;
+            let params = params![rk, head.status.number(), head.ended_at.map(|at| at.0 as i64), seal(head)];
+            self.db.run("UPDATE runs SET status = ?2, ended = ?3, head = ?4 WHERE rk = ?1", params)?;
         }
         loaded.own.row_status = head.status;
         if sets_attributes {
-            replace_attributes(self.db, rk, &head.attributes)?;
+            self.db.run("DELETE FROM attributes WHERE rk = ?1", [rk])?;
+            put_attributes(self.db, rk, &head.attributes)?;
         }
         Ok(())
     }
@@ -222,8 +186,8 @@ impl Writer<'_> {
             body.bytes,
             blobs::column(&body.blobs),
         ])?;
-        Counters::add(&self.shared.counters.events, 1);
-        Counters::add(&self.shared.counters.event_bytes, body.bytes.len() as u64);
+        self.batch.events += 1;
+        self.batch.event_bytes += body.bytes.len() as u64;
         Ok(())
     }
 
@@ -247,8 +211,7 @@ impl Writer<'_> {
         let input_hash = input_hash.expect("a new run has the hash of its input");
         let (head, root, is_current) = (head_of(generation), own.root, generation == current.generation);
         if is_current || rk == root || head.origin_incarnation().is_none() {
-            let mut insert = self.db.prepare_cached(heads::insert_run!(""))?;
-            heads::write_row(&mut insert, rk, root, input_hash, is_current, head)?;
+            heads::write_row(self.db, heads::insert_run!(""), rk, root, input_hash, is_current, head)?;
             if is_current {
                 put_attributes(self.db, rk, &head.attributes)?;
             }
@@ -268,32 +231,42 @@ impl Writer<'_> {
 
     /// Deletes rows and decrements the counts of their blobs; returns the number of rows.
     pub(crate) fn remove_rows(&mut self, sql: &str, params: &[&dyn rusqlite::ToSql]) -> Outcome<usize> {
-        let mut statement = self.db.prepare_cached(sql)?;
-        let columns = statement.query_map(params, blobs::read_column)?;
-        let columns: Vec<Option<Vec<u8>>> = columns.collect::<Result<_, _>>()?;
+        let columns = self.db.all(sql, params, blobs::read_column)?;
         for column in columns.iter().flatten() {
             blobs::drop_references(self.db, Some(column))?;
         }
         Ok(columns.len())
     }
 
-    fn put_message(&mut self, from_root: i64, mut message: OutboxMessage) -> Outcome<()> {
+    pub(super) fn put_message(&mut self, from_root: i64, mut message: OutboxMessage) -> Outcome<()> {
         let id = self.next_message;
         self.next_message += 1;
         let blobs = Blobs::take(&mut message);
         blobs::write(&blobs, self.db)?;
-        self.db.prepare_cached("INSERT INTO outbox(id, root, data, blobs) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-            id,
-            from_root,
-            seal_bytes(message.to_bytes()),
-            blobs::column(&blobs)
-        ])?;
+        let params = params![id, from_root, seal_bytes(message.to_bytes()), blobs::column(&blobs)];
+        self.db.run("INSERT INTO outbox(id, root, data, blobs) VALUES (?1, ?2, ?3, ?4)", params)?;
         Ok(())
     }
 
     pub(crate) fn finish_deliveries(&mut self, done: &[OutboxId]) -> Outcome<()> {
         for id in done {
             self.remove_rows("DELETE FROM outbox WHERE id = ?1 RETURNING blobs", params![id.0 as i64])?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn register_kinds(&mut self, kinds: Vec<KindSchemas>) -> Outcome<()> {
+        for kind in kinds {
+            let kind = KindSchemas { registered_at: self.set.now, ..kind };
+            let (namespace, is_task, name, version) = kind.key();
+            let (namespace, name, version) = (namespace.as_str(), name.as_str(), version.map_or("", Name::as_str));
+            if kind.says_something() {
+                let sql = "INSERT OR REPLACE INTO kinds(ns, task, kind, version, data) VALUES (?1, ?2, ?3, ?4, ?5)";
+                self.db.run(sql, params![namespace, is_task, name, version, seal(&kind)])?;
+            } else {
+                let sql = "DELETE FROM kinds WHERE ns = ?1 AND task = ?2 AND kind = ?3 AND version = ?4";
+                self.db.run(sql, params![namespace, is_task, name, version])?;
+            }
         }
         Ok(())
     }
@@ -321,7 +294,7 @@ fn put<K: Ord + Clone, V>(table: &Table<K, V>) -> impl Iterator<Item = (&K, &V)>
 /// rebuilt only if the logs identify their run; otherwise the row is kept.
 fn retire(db: &Connection, rk: i64, root: i64, ended: &RunHead, keeps_row: bool) -> Outcome<Hash> {
     // Only the attributes of the current generation are searched.
-    db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute([rk])?;
+    db.run("DELETE FROM attributes WHERE rk = ?1", [rk])?;
     if keeps_row {
         let sql = "UPDATE runs SET current = 0, head = ?2, status = ?3, ended = ?4 WHERE rk = ?1 RETURNING input_hash";
         let ended_at = ended.ended_at.map(|at| at.0 as i64);
@@ -335,41 +308,23 @@ fn retire(db: &Connection, rk: i64, root: i64, ended: &RunHead, keeps_row: bool)
 
 /// Rewrites the whole row of an external run after its engine set a new state.
 fn write_external_row(db: &Connection, rk: i64, head: &RunHead) -> rusqlite::Result<()> {
-    db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4, kind = ?5, version = ?6 WHERE rk = ?1")?
-        .execute(params![
-            rk,
-            head.status.number(),
-            head.ended_at.map(|at| at.0 as i64),
-            seal(head),
-            head.kind.as_str(),
-            head.version.as_ref().map_or("", |version| version.as_str()),
-        ])
-        .map(drop)
+    let version = head.version.as_ref().map_or("", |version| version.as_str());
+    let ended = head.ended_at.map(|at| at.0 as i64);
+    let params = params![rk, head.status.number(), ended, seal(head), head.kind.as_str(), version];
+    let sql = "UPDATE runs SET status = ?2, ended = ?3, head = ?4, kind = ?5, version = ?6 WHERE rk = ?1";
+    db.run(sql, params).map(drop)
 }
 
 fn put_slot(db: &Connection, root: i64, key: &str, slot: &TakenSlot) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT OR IGNORE INTO idempotency(root, key, token, idx, at, crc)
-         VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))",
-    )?
-    .execute(params![root, key, slot.token, slot.index.0 as i64, slot.at.0 as i64])
-    .map(drop)
+    let sql = "INSERT OR IGNORE INTO idempotency(root, key, token, idx, at, crc)
+         VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))";
+    db.run(sql, params![root, key, slot.token, slot.index.0 as i64, slot.at.0 as i64]).map(drop)
 }
 
-/// Returns the due time of a timer as its row has it.
-fn timer_column(timer: Timer) -> i64 {
-    due_number(timer.due_at) + if timer.is_frozen { NEVER } else { 0 }
-}
-
-/// Returns the due time of a timer that derives from a log as its row has it.
-pub(crate) fn timer_number(ProjectedTimer { due_at, is_frozen }: ProjectedTimer) -> i64 {
-    timer_column(Timer { due_at, is_frozen })
-}
-
-pub(crate) fn put_timer(db: &Connection, rk: i64, call_id: &CallId, due: i64) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT OR REPLACE INTO timers(rk, call_id, due, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?
-        .execute(params![rk, call_id_key(call_id), due])
-        .map(drop)
+pub(crate) fn put_timer(db: &Connection, rk: i64, call_id: &CallId, timer: Timer) -> rusqlite::Result<()> {
+    let due = due_number(timer.due_at) + if timer.is_frozen { NEVER } else { 0 };
+    let sql = "INSERT OR REPLACE INTO timers(rk, call_id, due, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))";
+    db.run(sql, params![rk, call_id_key(call_id), due]).map(drop)
 }
 
 pub(crate) fn put_wait(db: &Connection, rk: i64, mut wait: Wait) -> rusqlite::Result<()> {
@@ -389,12 +344,6 @@ pub(crate) fn put_wait(db: &Connection, rk: i64, mut wait: Wait) -> rusqlite::Re
         blobs::column(&blobs),
     ])
     .map(drop)
-}
-
-/// Replaces the attributes by which the run is found.
-fn replace_attributes(db: &Connection, rk: i64, attributes: &[Attribute]) -> rusqlite::Result<()> {
-    db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;
-    put_attributes(db, rk, attributes)
 }
 
 pub(crate) fn put_attributes(db: &Connection, rk: i64, attributes: &[Attribute]) -> rusqlite::Result<()> {

@@ -1,35 +1,25 @@
-//! Rows of tasks.
+//! Rows of tasks, and due times.
 
 use std::cmp::Reverse;
+use std::sync::atomic::Ordering;
 
 use onward_core::task::{Task, TaskState};
-use onward_core::{CallId, Index, Name, Timestamp};
+use onward_core::{CallId, Index, Name, Timestamp, WorkerId};
+use onward_store::durable::seal::{DELAYED, task_state_number};
 use onward_store::durable::{Blobs, StoredChange};
-use onward_store::{ClaimTasks, StoreError};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use onward_store::unit_of_work::{self, block_on_ready};
+use onward_store::{ClaimTasks, Expired, StoreError};
+use rusqlite::{Connection, Row, params};
 
 use crate::error::{Outcome, Trouble, damage_of_run, damaged_row, may_be_mended, read_error};
 use crate::read::{blobs, heads};
-use crate::row::{call_id_key, due_number, seal, unseal};
+use crate::row::{NEVER, Statements, call_id_key, due_number, number, seal, unseal};
+use crate::store::WorkersInside;
 use crate::write::rows::sql_limit;
 use crate::write::writer::Writer;
 
-/// The `state` of a queued task that is not visible yet; the other states are the numbers of [`TaskState`].
-const DELAYED: u8 = 3;
-/// The `state` of a queued task whose run is paused.
-const PAUSED: u8 = 4;
-
 /// The columns that [`read_row`] reads.
 pub(crate) const COLUMNS: &str = "tk, rk, data, call_id, ns, queue, kind, priority, state, visible, due";
-
-/// Returns the value of the `state` column.
-pub(crate) fn state_column(task: &Task, now: Timestamp) -> u8 {
-    match task.state {
-        TaskState::Queued if !task.waits_its_turn() => PAUSED,
-        TaskState::Queued if !task.may_be_claimed(now) => DELAYED,
-        state => state.number(),
-    }
-}
 
 /// The claimable tasks of one namespace, queue and kind, in claim order.
 pub(crate) const READY_TASKS: &str =
@@ -43,9 +33,7 @@ impl Writer<'_> {
     /// Makes tasks claimable whose delay is over, up to a limit; returns whether there may be more.
     pub(super) fn make_visible(&mut self) -> Outcome<bool> {
         let text = format!("SELECT {COLUMNS} FROM tasks WHERE state = 3 AND visible <= ?1 ORDER BY visible, tk LIMIT ?2");
-        let mut statement = self.db.prepare_cached(&text)?;
-        let params = params![self.set.now.0 as i64, SHOWN_MAX];
-        let rows = statement.query_map(params, read_row)?.collect::<Result<Vec<_>, _>>()?;
+        let rows = self.db.all(&text, params![self.set.now.0 as i64, SHOWN_MAX], read_row)?;
         let is_cut = rows.len() as i64 >= SHOWN_MAX;
         for row in rows {
             let task = match self.read_task(&row) {
@@ -55,7 +43,7 @@ impl Writer<'_> {
                     continue;
                 }
             };
-            self.db.prepare_cached("UPDATE tasks SET state = 0 WHERE tk = ?1")?.execute(params![row.tk])?;
+            self.db.run("UPDATE tasks SET state = 0 WHERE tk = ?1", [row.tk])?;
             self.set.notify(|_| StoredChange::TaskQueued { task: Box::new(task) });
         }
         Ok(is_cut)
@@ -80,44 +68,32 @@ impl Writer<'_> {
 
     /// Returns the open task of a call.
     pub(super) fn find_task(&self, rk: i64, call_id: &CallId) -> Outcome<Option<Task>> {
-        let row = self
-            .db
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1 AND call_id = ?2"))
-            .and_then(|mut statement| statement.query_row(params![rk, call_id_key(call_id)], read_row).optional())
-            .map_err(read_error)?;
+        let sql = format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1 AND call_id = ?2");
+        let row = self.db.one(&sql, params![rk, call_id_key(call_id)], read_row).map_err(read_error)?;
         Ok(row.map(|row| self.read_task(&row)).transpose()?)
     }
 
     /// Returns all tasks of a run that is paused or resumed.
     pub(super) fn tasks_of(&self, rk: i64) -> Outcome<Vec<Task>> {
-        let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1"))?;
-        let rows = statement.query_map(params![rk], read_row)?.collect::<Result<Vec<_>, _>>()?;
+        let rows = self.db.all(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1"), [rk], read_row)?;
         rows.iter().map(|row| self.read_task(row).map_err(Trouble::Damaged)).collect()
     }
 
     /// Returns the tasks that a claim may get, in claim order.
     pub(super) fn claimable_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<(TaskRow, Task)>> {
         let mut found: Vec<(Reverse<i32>, i64, i64)> = Vec::new();
-        let mut statement = self.db.prepare_cached(READY_TASKS)?;
         for queue in &request.queues {
             for kind in request.kinds.iter() {
                 let queue = queue.as_ref().map_or("", Name::as_str);
-                let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
-                let rows = statement.query_map(params![request.namespace.as_str(), queue, kind.as_str(), limit], |row| {
-                    Ok((Reverse(row.get(0)?), row.get(1)?, row.get(2)?))
-                })?;
-                for row in rows {
-                    found.push(row?);
-                }
+                let params = params![request.namespace.as_str(), queue, kind.as_str(), number(request.limit)];
+                found.extend(self.db.all(READY_TASKS, params, |row| Ok((Reverse(row.get(0)?), row.get(1)?, row.get(2)?)))?);
             }
         }
-        drop(statement);
         found.sort_unstable(); // L21
         found.dedup();
         let mut tasks = Vec::new();
         for (_, _, tk) in found.into_iter().take(request.limit) {
-            let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE tk = ?1"))?;
-            let Some(row) = statement.query_row(params![tk], read_row).optional()? else {
+            let Some(row) = self.db.one(&format!("SELECT {COLUMNS} FROM tasks WHERE tk = ?1"), [tk], read_row)? else {
                 self.mend_wanted = true;
                 continue;
             };
@@ -132,13 +108,11 @@ impl Writer<'_> {
 
     /// Returns tasks that timed out, and whether there are more; none while expiry of task leases is suspended.
     pub(super) fn expired_tasks(&mut self, limit: usize) -> Outcome<(Vec<TaskRow>, bool)> {
-        if self.batch.steady < self.clock_jumps.hold_until() {
+        if self.batch.steady < self.clock_jumps.hold_until {
             return Ok((Vec::new(), false));
         }
         let text = format!("SELECT {COLUMNS} FROM tasks WHERE due IS NOT NULL AND due <= ?1 ORDER BY due, tk LIMIT ?2");
-        let mut statement = self.db.prepare_cached(&text)?;
-        let params = params![self.set.now.0 as i64, sql_limit(limit)];
-        let mut due: Vec<TaskRow> = statement.query_map(params, read_row)?.collect::<Result<_, _>>()?;
+        let mut due = self.db.all(&text, params![self.set.now.0 as i64, sql_limit(limit)], read_row)?;
         let more = due.len() > limit;
         due.truncate(limit);
         Ok((due, more))
@@ -158,6 +132,24 @@ impl Writer<'_> {
                 Ok(())
             }
         }
+    }
+
+    pub(super) fn expire(&mut self, limit: usize) -> Outcome<Expired> {
+        let expired = block_on_ready(unit_of_work::expire(self, limit))?;
+        let next_due = self.next_due()?;
+        self.shared.announced_due.store(next_due.map_or(u64::MAX, |due| due.0), Ordering::Relaxed);
+        Ok(Expired { next_due, ..expired })
+    }
+
+    fn next_due(&self) -> Outcome<Option<Timestamp>> {
+        let timer: Option<Option<i64>> = self.db.one("SELECT min(due) FROM timers WHERE due < ?1", [NEVER], |row| row.get(0))?;
+        let timer = timer.flatten().map(|due| Timestamp(due as u64));
+        let (now, steady) = (self.set.now, self.batch.steady);
+        let later = |at: Timestamp| now.after(at.since(steady));
+        let session = self.shared.leases.next_session_end().map(later);
+        // While expiry of task leases is suspended, they are not due.
+        let task = self.next_task_due()?.map(|due| due.max(later(self.clock_jumps.hold_until.max(steady))));
+        Ok([timer, task, session].into_iter().flatten().min())
     }
 
     /// Returns the time at which the next task times out or becomes visible.
@@ -186,16 +178,16 @@ pub(crate) struct TaskRow {
 pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
     let bytes = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_blob().map(<[u8]>::to_vec).unwrap_or_default());
     let text = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_str().unwrap_or("?").to_owned());
-    let number = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_i64().unwrap_or(i64::MIN));
+    let integer = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_i64().unwrap_or(i64::MIN));
     Ok(TaskRow {
         tk: row.get(0)?,
-        rk: number(1)?,
+        rk: integer(1)?,
         data: bytes(2)?,
         call_id: bytes(3)?,
         names: [text(4)?, text(5)?, text(6)?],
-        priority: number(7)?,
-        state: number(8)?,
-        visible: number(9)?,
+        priority: integer(7)?,
+        state: integer(8)?,
+        visible: integer(9)?,
         due: row.get_ref(10)?.as_i64_or_null().unwrap_or(Some(i64::MIN)),
     })
 }
@@ -208,7 +200,7 @@ impl TaskRow {
         let names = [task.id.run.namespace.as_str(), queue, task.kind.as_str()];
         let is_delayed = self.state == i64::from(DELAYED) && task.waits_its_turn();
         // The visibility of a queued task depends on the time at which its row was written.
-        let state = if is_delayed { DELAYED } else { state_column(&task, Timestamp(u64::MAX)) };
+        let state = if is_delayed { DELAYED } else { task_state_number(&task, Timestamp(u64::MAX)) };
         let is_sound = self.call_id == call_id_key(&task.id.call_id)
             && self.names == names
             && self.priority == i64::from(task.options.priority)
@@ -225,10 +217,8 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
     // Incremented before the old row's references are dropped, so that a shared blob stays.
     blobs::write(&blobs, db)?;
     let call_id = call_id_key(&task.id.call_id);
-    let old = db
-        .prepare_cached("SELECT blobs FROM tasks WHERE rk = ?1 AND call_id = ?2")?
-        .query_row(params![rk, call_id], blobs::read_column)
-        .optional()?;
+    let sql = "SELECT blobs FROM tasks WHERE rk = ?1 AND call_id = ?2";
+    let old = db.one(sql, params![rk, call_id], blobs::read_column)?;
     db.prepare_cached(
         "INSERT INTO tasks(rk, call_id, ns, queue, kind, priority, state, visible, due, data, blobs)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
@@ -241,11 +231,42 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
         task.options.queue.as_ref().map_or("", Name::as_str),
         task.kind.as_str(),
         task.options.priority,
-        state_column(&task, now),
+        task_state_number(&task, now),
         due_number(task.visible_at),
         task.due_at().map(due_number),
         seal(&task),
         blobs::column(&blobs),
     ])?;
     blobs::drop_references(db, old.flatten().as_deref())
+}
+
+/// Takes back the task leases that a previous process left.
+///
+/// Run leases end with their process; task leases are in rows, since remote workers outlive the server. Workers inside the
+/// process that held the lock are dead, so their tasks lose their leases at opening. Each loss is counted, so that a task that
+/// keeps killing its process is quarantined as usual (K3).
+pub(crate) fn take_tasks_back(db: &Connection, workers: WorkersInside, now: Timestamp) -> rusqlite::Result<()> {
+    let transaction = db.unchecked_transaction()?;
+    let sql = format!("SELECT {COLUMNS} FROM tasks WHERE due IS NOT NULL AND state = ?1");
+    for row in db.all(&sql, [TaskState::Leased.number()], read_row)? {
+        // A damaged task is handled when its lease expires. Large payloads stay where they are: the row's references do not
+        // change.
+        let (tk, Ok(mut task)) = (row.tk, row.task()) else { continue };
+        if !has_died(workers, task.worker.as_ref()) {
+            continue;
+        }
+        task.lose_worker(now);
+        let (state, visible) = (task_state_number(&task, now), due_number(task.visible_at));
+        let params = params![tk, state, visible, task.due_at().map(due_number), seal(&task)];
+        db.run("UPDATE tasks SET state = ?2, visible = ?3, due = ?4, data = ?5 WHERE tk = ?1", params)?;
+    }
+    transaction.commit()
+}
+
+fn has_died(workers: WorkersInside, worker: Option<&WorkerId>) -> bool {
+    match workers {
+        WorkersInside::None => false,
+        WorkersInside::Named(begin) => worker.is_some_and(|worker| worker.as_str().starts_with(begin)),
+        WorkersInside::All => true,
+    }
 }

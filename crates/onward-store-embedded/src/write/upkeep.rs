@@ -10,13 +10,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rusqlite::Connection;
+
 use crate::error::{Failure, is_out_of_memory};
 use crate::file::failpoint;
 use crate::file::schema::{BUSY_TIMEOUT, keep_log};
 use crate::ready::Ready;
 use crate::repair::rows;
-use crate::shared::Counters;
-use crate::write::shrink::Shrinking;
 use crate::write::writer::Writer;
 
 /// Pause between repairs, since damage that could not be repaired is met again and again.
@@ -24,6 +24,15 @@ const MEND_PAUSE: Duration = Duration::from_secs(60);
 
 /// Maximum time that deleted data stays in the write-ahead log while no reader needs it: many deletions share one truncation.
 const ERASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Number of pages that one slice moves and returns: half a megabyte.
+const SLICE_PAGES: u64 = 64;
+/// Interval of slices while the writer is busy.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
+/// Free pages that are kept for the next writes: growing and shrinking the file all the time gains nothing.
+const FREE_PAGES_MIN: u64 = 256;
+/// Fraction of the file that may be free: one page in so many.
+const FREE_SHARE: u64 = 8;
 
 #[derive(Default)]
 pub(crate) struct Upkeep {
@@ -78,6 +87,56 @@ impl Erasing {
     /// Returns the time until the log is to be truncated; `None` if it holds no deleted data.
     pub fn due_in(&self) -> Option<Duration> {
         self.wanted.then(|| self.last.map_or(Duration::ZERO, |last| ERASE_PAUSE.saturating_sub(last.elapsed())))
+    }
+}
+
+/// Return of free pages to the file system after deletions: a few pages at a time, while the writer is idle, or else once a
+/// second. No commit is delayed for longer than one slice takes.
+pub(crate) struct Shrinking {
+    wanted: bool,
+    last: Option<Instant>,
+}
+
+/// Starts as wanted: a process that was stopped midway may have left free pages.
+impl Default for Shrinking {
+    fn default() -> Shrinking {
+        Shrinking { wanted: true, last: None }
+    }
+}
+
+impl Shrinking {
+    /// Requests a return, after a deletion.
+    pub fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Stops until the next deletion.
+    pub fn give_up(&mut self) {
+        self.wanted = false;
+    }
+
+    /// Returns whether it is time for a slice.
+    pub fn is_due(&self, is_idle: bool) -> bool {
+        self.wanted && (is_idle || self.last.is_none_or(|last| last.elapsed() >= BUSY_PAUSE))
+    }
+
+    /// Returns one slice of pages to the file system; the result is their number, 0 if there is nothing left to return.
+    pub fn slice(&mut self, db: &Connection) -> rusqlite::Result<u64> {
+        self.last = Some(Instant::now());
+        let count = |sql: &str| -> rusqlite::Result<u64> {
+            Ok(u64::try_from(db.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0))?).unwrap_or(0))
+        };
+        let (pages, free) = (count("PRAGMA page_count")?, count("PRAGMA freelist_count")?);
+        let slice = free.saturating_sub(FREE_PAGES_MIN.max(pages / FREE_SHARE)).min(SLICE_PAGES);
+        if slice == 0 {
+            self.wanted = false;
+            return Ok(0);
+        }
+        // Each step of the statement moves one page.
+        let mut statement = db.prepare(&format!("PRAGMA incremental_vacuum({slice})"))?;
+        let mut rows = statement.query([])?;
+        while rows.next()?.is_some() {}
+        Ok(slice)
     }
 }
 
@@ -142,7 +201,7 @@ impl Writer<'_> {
             self.ready = ready;
         }
         self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
-        Counters::add(&self.shared.counters.mended, mended);
+        self.shared.count(|stats| stats.mended += mended);
         true
     }
 
@@ -158,7 +217,7 @@ impl Writer<'_> {
             }
             Ok(pages) => {
                 self.upkeep.cut_wanted |= pages > 0;
-                Counters::add(&self.shared.counters.pages_returned, pages);
+                self.shared.count(|stats| stats.pages_returned += pages);
             }
             Err(error) => {
                 self.upkeep.shrinking.give_up();
@@ -183,8 +242,10 @@ impl Writer<'_> {
         if let Some((false, Failure::Io(why))) = failure {
             self.write_no_more(&format!("a checkpoint failed: {why}"));
         }
-        Counters::add(&self.shared.counters.checkpoints, 1);
-        Counters::add_span(&self.shared.counters.checkpoint_nanos, started.elapsed());
+        self.shared.count(|stats| {
+            stats.checkpoints += 1;
+            stats.checkpoint += started.elapsed();
+        });
         failpoint::hit("after_checkpoint");
         done.is_ok_and(|(busy, frames, copied)| busy == 0 && frames == copied)
     }

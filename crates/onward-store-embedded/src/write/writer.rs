@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -18,8 +19,9 @@ use std::time::Instant;
 use onward_core::{Epoch, RunKey, Timestamp};
 use onward_store::StoreError;
 use onward_store::durable::reply::{Pending, Slot};
-use onward_store::durable::{Body, ClaimRun, StartRun};
-use onward_store::unit_of_work::{self, EncodedStart, WorkingSet, block_on_ready};
+use onward_store::durable::{Body, Replies};
+use onward_store::sync::panic_message;
+use onward_store::unit_of_work::{self, WorkingSet, block_on_ready};
 use rusqlite::{Connection, Statement};
 
 use crate::clock_jumps::ClockJumps;
@@ -30,7 +32,7 @@ use crate::file::synced::MarkFile;
 use crate::leases::Lease;
 use crate::read::past;
 use crate::ready::Ready;
-use crate::shared::{Counters, WriterShared};
+use crate::shared::WriterShared;
 use crate::write::op::Op;
 use crate::write::rows::EmbeddedRun;
 use crate::write::upkeep::{LogLength, Upkeep};
@@ -69,6 +71,9 @@ pub(crate) struct Batch {
     pub steady: Timestamp,
     pending: Vec<Arc<dyn Pending>>,
     pub undo: Vec<Undo>,
+    /// Number of inserted records, and their bytes.
+    pub events: u64,
+    pub event_bytes: u64,
 }
 
 /// A change in memory that a rollback reverts.
@@ -127,7 +132,7 @@ pub(crate) fn run(
         if ops.is_empty() {
             continue; // woken for upkeep
         }
-        Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
+        writer.shared.count(|stats| stats.idle += started.elapsed());
         writer.run_batch(&mut ops);
         if std::mem::take(&mut writer.mend_wanted) | past::take_missed() {
             writer.repair();
@@ -212,11 +217,14 @@ impl<'c> Writer<'c> {
             Ok(()) => self.commit.raw_execute().err().map(|error| Failure::of_commit(&error)),
         };
         let sync_done = Instant::now();
-        let counters = &self.shared.counters;
-        Counters::add(&counters.batches, 1);
-        Counters::add(&counters.operations, self.batch.pending.len() as u64);
-        Counters::add_span(&counters.sql_nanos, sql_done - started);
-        Counters::add_span(&counters.sync_nanos, sync_done - sql_done);
+        self.shared.count(|stats| {
+            stats.batches += 1;
+            stats.operations += self.batch.pending.len() as u64;
+            stats.events += self.batch.events;
+            stats.event_bytes += self.batch.event_bytes;
+            stats.sql += sql_done - started;
+            stats.sync += sync_done - sql_done;
+        });
         let is_full = failure == Some(Failure::Full);
         // A batch without writes says nothing about space.
         if is_full || (failure.is_none() && self.mark.has_grown(self.log.commits())) {
@@ -230,7 +238,7 @@ impl<'c> Writer<'c> {
                 self.answer(&listeners);
             }
         }
-        Counters::add_span(&self.shared.counters.reply_nanos, sync_done.elapsed());
+        self.shared.count(|stats| stats.reply += sync_done.elapsed());
         self.trim();
     }
 
@@ -313,53 +321,30 @@ impl<'c> Writer<'c> {
     fn execute(&mut self, op: Op) -> Outcome<()> {
         self.batch.pending.push(op.pending());
         let before = self.db.total_changes();
-        let hopeful = self.shared.may_mend();
-        let settled = match op {
-            Op::Commit(work, to) => {
-                let (commit, body) = *work;
-                settle(hopeful, &to, unit(|| unit_of_work::commit(self, commit, Some(body))))
-            }
-            Op::Input(work, to) => {
-                let (key, input, body) = *work;
-                settle(hopeful, &to, unit(|| unit_of_work::append_input(self, &key, input, Some(body))))
-            }
-            Op::Restore(work, to) => settle(hopeful, &to, unit(|| unit_of_work::restore_run(self, &work))),
-            Op::Start(start, to) => {
-                let StartRun { run, claim, input_hash, body, signal_body } = *start;
-                let encoded = EncodedStart { run: Some(body), signal: Some(signal_body) };
-                let start = || unit_of_work::start_run(self, run, claim.as_ref(), input_hash, encoded);
-                settle(hopeful, &to, unit(start))
-            }
-            Op::ClaimRuns(request, to) => settle(hopeful, &to, unit(|| unit_of_work::claim_runs(self, &request))),
-            Op::ClaimRun(work, to) => {
-                let ClaimRun { run, worker, input } = *work;
-                let input = input.map(|(input, body)| (input, Some(body)));
-                settle(hopeful, &to, unit(|| unit_of_work::claim_run(self, &run, &worker, input)))
-            }
-            Op::Release(key, epoch, to) => settle(hopeful, &to, unit(|| unit_of_work::release_run(self, &key, epoch))),
+        // A panic is a violated invariant: it undoes the batch, and the store continues.
+        let settled = catch_unwind(AssertUnwindSafe(|| match op {
+            // Pinned here, so that the future of the largest operation is not moved for each of them.
+            Op::Run(op) => block_on_ready(pin!(op.execute(self))),
+            Op::ClaimRuns(request, to) => self.reply(&to, |writer| block_on_ready(unit_of_work::claim_runs(writer, &request))),
             Op::ClaimTasks(request, to) => {
                 self.clock_jumps.lease_given(request.lease);
-                settle(hopeful, &to, unit(|| unit_of_work::claim_tasks(self, &request)))
+                self.reply(&to, |writer| block_on_ready(unit_of_work::claim_tasks(writer, &request)))
             }
-            Op::Report(work, to) => {
-                let (task, claim, report, lease) = *work;
-                settle(hopeful, &to, unit(|| unit_of_work::report_task(self, &task, claim, report, lease)))
+            Op::Expire(limit, to) => self.reply(&to, |writer| writer.expire(limit)),
+            Op::FinishDeliveries(done, to) => self.reply(&to, |writer| writer.finish_deliveries(&done)),
+            Op::Delete(delete, to) => self.reply(&to, |writer| writer.delete_runs(&delete)),
+            Op::RegisterKinds(kinds, to) => self.reply(&to, |writer| writer.register_kinds(kinds)),
+            Op::TryWrite(to) => self.reply(&to, Writer::try_write),
+            Op::Announce(at, to) => self.reply(&to, |writer| {
+                writer.announce_due(at);
+                Ok(())
+            }),
+            Op::Mend(mended, to) => {
+                self.mend_wanted |= self.shared.stats().mended == mended;
+                self.settle(&to, Ok(()))
             }
-            Op::RetryTask(task, to) => settle(hopeful, &to, unit(|| unit_of_work::retry_task(self, &task))),
-            Op::Expire(limit, to) => settle(hopeful, &to, guard(|| self.expire(limit))),
-            Op::FinishDeliveries(done, to) => settle(hopeful, &to, guard(|| self.finish_deliveries(&done))),
-            Op::Delete(delete, to) => settle(hopeful, &to, guard(|| self.delete_runs(&delete))),
-            Op::RegisterKinds(kinds, to) => settle(hopeful, &to, guard(|| self.register_kinds(kinds))),
-            Op::Mend(to) => {
-                self.mend_wanted = true;
-                settle(hopeful, &to, Ok(()))
-            }
-            Op::TryWrite(to) => settle(hopeful, &to, guard(|| self.try_write())),
-            Op::Announce(at, to) => {
-                self.announce_due(at);
-                settle(hopeful, &to, Ok(()))
-            }
-        }?;
+        }));
+        let settled = settled.unwrap_or_else(|panic| Err(Trouble::Panicked(panic_message(&*panic))))?;
         failpoint::hit("after_operation");
         self.mend_wanted |= settled == Settled::Damaged;
         let is_unchanged = self.forget_touched() && self.db.total_changes() == before;
@@ -368,41 +353,35 @@ impl<'c> Writer<'c> {
         }
         Ok(())
     }
+
+    fn reply<T: Send>(&mut self, to: &Slot<T>, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<Settled> {
+        let outcome = work(self);
+        self.settle(to, outcome)
+    }
 }
 
 /// Result of an operation that did not fail its batch.
 #[derive(PartialEq, Eq)]
-enum Settled {
+pub(crate) enum Settled {
     Done,
     Refused,
     /// Refused because of damage that may be repairable.
     Damaged,
 }
 
-/// Stores a value or a refusal as the reply; any other error fails the batch.
-fn settle<T>(hopeful: bool, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
-    let (answer, settled) = match outcome {
-        Ok(value) => (Ok(value), Settled::Done),
-        Err(Trouble::Refused(error)) if may_be_mended(&error) => {
-            (Err(if hopeful { being_mended(&error) } else { error }), Settled::Damaged)
-        }
-        Err(Trouble::Refused(error)) => (Err(error), Settled::Refused),
-        Err(trouble) => return Err(trouble),
-    };
-    to.put(answer);
-    Ok(settled)
-}
+impl Replies for Writer<'_> {
+    type Settled = Settled;
 
-/// Runs a unit of work to its end; its reads do not wait.
-fn unit<T, F: Future<Output = Outcome<T>>>(work: impl FnOnce() -> F) -> Outcome<T> {
-    guard(|| block_on_ready(work()))
-}
-
-/// Catches a panic: a violated invariant undoes the batch, and the store continues.
-fn guard<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(Trouble::Panicked(message.unwrap_or_else(|| "panic".to_owned())))
-    })
+    fn settle<T: Send>(&mut self, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
+        let (answer, settled) = match outcome {
+            Ok(value) => (Ok(value), Settled::Done),
+            Err(Trouble::Refused(error)) if may_be_mended(&error) => {
+                (Err(if self.shared.may_mend() { being_mended(&error) } else { error }), Settled::Damaged)
+            }
+            Err(Trouble::Refused(error)) => (Err(error), Settled::Refused),
+            Err(trouble) => return Err(trouble),
+        };
+        to.put(answer);
+        Ok(settled)
+    }
 }

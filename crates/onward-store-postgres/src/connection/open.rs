@@ -32,7 +32,7 @@ pub(crate) struct Entrance {
     pub restore_guard: RestoreGuard,
     config: Config,
     dial_max: Duration,
-    silence_max: Duration,
+    pub silence_max: Duration,
     make_tables: bool,
     tls: Tls,
     is_entered: AtomicBool,
@@ -142,10 +142,6 @@ impl Entrance {
 
     pub fn trouble(&self) -> Option<String> {
         lock(&self.trouble).clone()
-    }
-
-    pub fn silence_max(&self) -> Duration {
-        self.silence_max
     }
 }
 

@@ -5,70 +5,36 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
-use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{OutboxMessage, Wait};
-use onward_core::task::{Task, TaskCount};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
-use onward_store::durable::reply::{Pending, Slot};
+use futures_util::future::LocalBoxFuture;
+use onward_core::RunKey;
+use onward_store::StoreFuture;
+use onward_store::durable::reply::{Pending, Slot, Waiting};
 use onward_store::sync;
-use onward_store::unit_of_work;
-use onward_store::{
-    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, KnownRun, OutboxId, RunPage, RunQuery, RunUpdate,
-    ServerInfo, Shard, TaskQuery, VersionCount, WaitQuery,
-};
 use tokio::sync::Notify;
 
 use crate::connection::sql::Db;
 use crate::connection::timeout::Patience;
 use crate::connection::transaction::{Fate, LazyConnection, Wants, transact};
 use crate::error::{Meaning, Outcome, Trouble, meaning};
-use crate::notify::pulse::WorkKind;
-use crate::read::{list, reader};
 use crate::shared::ServerShared;
-use crate::write::ledger;
 use crate::write::unit::UnitOfWork;
 
-type To<T> = Arc<Slot<T>>;
-
-pub(crate) enum Job {
-    ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
-    ClaimTasks(ClaimTasks, To<Vec<Task>>),
-    Heartbeat(WorkerId, Duration, To<bool>),
-    ListLeases(WorkerId, To<Vec<(RunKey, Epoch)>>),
-    FinishDeliveries(Vec<OutboxId>, To<()>),
-    Delete(Delete, To<u64>),
-    RegisterKinds(Vec<KindSchemas>, To<()>),
-    Broadcast(Vec<u8>, To<i64>),
-    Announce(ServerInfo, Option<Duration>, To<()>),
-    ListServers(To<Vec<ServerInfo>>),
-    ReadShard(To<Option<Shard>>),
-    RecordShard(Shard, To<Shard>),
-    ReadSince(Vec<KnownRun>, To<Vec<RunUpdate>>),
-    Check(To<()>),
-    Mend(RunKey, To<()>),
-    Deliveries(usize, To<Vec<(OutboxId, OutboxMessage)>>),
-    ReadRun(RunKey, Option<u32>, To<Option<RunHead>>),
-    ReadLog(RunKey, Option<u32>, Index, usize, To<Vec<Record>>),
-    ListRuns(RunQuery, To<RunPage>),
-    CountVersions(Namespace, To<Vec<VersionCount>>),
-    ListWaits(WaitQuery, To<Vec<Wait>>),
-    ListTasks(TaskQuery, To<Vec<Task>>),
-    CountTasks(Namespace, To<Vec<TaskCount>>),
-    Spend(SpendQuery, To<Vec<SpendRow>>),
-    ListDeleted(DeletedQuery, To<Vec<DeletedRun>>),
-    ListKinds(Namespace, To<Vec<KindSchemas>>),
+/// The place of a job in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Goes first: a busy store must not look like a silent worker (F20), or like a database that is down.
+    Urgent,
+    Usual,
+    /// May read much before the first result, as deletions, repairs and counts do (DB12).
+    Slow,
 }
 
-impl Job {
-    /// Returns the time limit: deletions, repairs and counts may read much before the first result.
-    fn patience(&self) -> Patience {
-        match self {
-            Job::Delete(..) | Job::Mend(..) | Job::CountVersions(..) | Job::CountTasks(..) | Job::Spend(..) => Patience::Long,
-            _ => Patience::Usual,
-        }
-    }
+type Work = Box<dyn for<'a> FnOnce(&'a ServerShared, &'a mut LazyConnection) -> LocalBoxFuture<'a, ()> + Send>;
+
+pub(crate) struct Job {
+    urgency: Urgency,
+    work: Work,
 }
 
 #[derive(Default)]
@@ -91,16 +57,52 @@ impl Jobs {
         sync::lock(&self.state)
     }
 
-    pub fn submit(&self, job: Job) {
-        {
-            let mut state = self.lock();
-            // A busy store must not look like a silent worker (F20), or like a database that is down.
-            match job {
-                Job::Heartbeat(..) | Job::Check(_) | Job::ReadShard(_) => state.jobs.push_front(job),
-                _ => state.jobs.push_back(job),
-            }
+    /// Writes in one transaction, with these runs locked.
+    pub fn write<T: Send + 'static>(
+        &self,
+        urgency: Urgency,
+        keys: Vec<RunKey>,
+        work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        let wants = Wants { keys, ..Wants::default() };
+        self.submit(urgency, |to| Box::new(move |shared, line| Box::pin(write(shared, line, wants, to, work))))
+    }
+
+    /// Reads in one snapshot of the database.
+    pub fn read<T: Send + 'static>(
+        &self,
+        urgency: Urgency,
+        work: impl AsyncFn(&Db) -> Outcome<T> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        self.submit(urgency, |to| {
+            Box::new(move |_, line| {
+                Box::pin(read_by(line, to, async move |line: &mut LazyConnection| read_at_once(line, &work).await))
+            })
+        })
+    }
+
+    /// Reads without a transaction: a single statement has its own snapshot.
+    pub fn read_plainly<T: Send + 'static>(
+        &self,
+        urgency: Urgency,
+        work: impl AsyncFn(&Db) -> Outcome<T> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        self.submit(urgency, |to| {
+            Box::new(move |_, line| {
+                Box::pin(read_by(line, to, async move |line: &mut LazyConnection| work(line.get().await?).await))
+            })
+        })
+    }
+
+    fn submit<T: Send + 'static>(&self, urgency: Urgency, work: impl FnOnce(Arc<Slot<T>>) -> Work) -> StoreFuture<'static, T> {
+        let slot = Slot::new();
+        let job = Job { urgency, work: work(slot.clone()) };
+        match urgency {
+            Urgency::Urgent => self.lock().jobs.push_front(job),
+            Urgency::Usual | Urgency::Slow => self.lock().jobs.push_back(job),
         }
         self.wake.notify_one();
+        Box::pin(Waiting(slot))
     }
 
     async fn next(&self) -> Option<Job> {
@@ -108,10 +110,10 @@ impl Jobs {
             let wait = self.wake.notified();
             {
                 let mut state = self.lock();
-                let may_begin = |job: &Job| job.patience() == Patience::Usual || !state.is_long_begun;
+                let may_begin = |job: &Job| job.urgency != Urgency::Slow || !state.is_long_begun;
                 let next = state.jobs.iter().position(may_begin);
                 if let Some(job) = next.and_then(|next| state.jobs.remove(next)) {
-                    state.is_long_begun |= job.patience() == Patience::Long;
+                    state.is_long_begun |= job.urgency == Urgency::Slow;
                     if !state.jobs.is_empty() {
                         self.wake.notify_one();
                     }
@@ -146,92 +148,20 @@ impl Drop for Long<'_> {
 pub(crate) async fn run(shared: Arc<ServerShared>) {
     let mut line = LazyConnection::new(shared.clone());
     while let Some(job) = shared.jobs.next().await {
-        let patience = job.patience();
-        let _long = (patience == Patience::Long).then(|| Long(&shared.jobs));
-        line.be(patience);
-        serve(&shared, &mut line, job).await;
-    }
-}
-
-async fn serve(shared: &ServerShared, line: &mut LazyConnection, job: Job) {
-    match job {
-        Job::ClaimRuns(_, to) if shared.is_quiet(WorkKind::Runs) => answer(&to, Vec::new()),
-        Job::ClaimTasks(_, to) if shared.is_quiet(WorkKind::Tasks) => answer(&to, Vec::new()),
-        Job::Deliveries(_, to) if shared.is_quiet(WorkKind::Deliveries) => answer(&to, Vec::new()),
-        Job::ClaimRuns(request, to) => {
-            write(shared, line, &[], &to, async |unit| unit_of_work::claim_runs(unit, &request).await).await
-        }
-        Job::ClaimTasks(request, to) => {
-            write(shared, line, &[], &to, async |unit| unit_of_work::claim_tasks(unit, &request).await).await
-        }
-        Job::Heartbeat(worker, lease, to) => {
-            write(shared, line, &[], &to, async |unit| unit.heartbeat(&worker, lease).await).await;
-        }
-        Job::FinishDeliveries(done, to) => {
-            write(shared, line, &[], &to, async |unit| unit.finish_deliveries(&done).await).await;
-        }
-        Job::Delete(delete, to) => {
-            let key = match &delete {
-                Delete::Run { key, .. } => vec![key.clone()],
-                Delete::Expired { .. } => Vec::new(),
-            };
-            write(shared, line, &key, &to, async |unit| unit.delete_runs(&delete).await).await;
-        }
-        Job::Mend(key, to) => {
-            write(shared, line, std::slice::from_ref(&key), &to, async |unit| unit.repair(&key).await).await;
-        }
-        Job::RegisterKinds(kinds, to) => {
-            write(shared, line, &[], &to, async |unit| unit.register_kinds(&kinds).await).await;
-        }
-        Job::Broadcast(message, to) => {
-            write(shared, line, &[], &to, async |unit| unit.put_broadcast(&message).await).await;
-        }
-        Job::Announce(server, lease, to) => {
-            write(shared, line, &[], &to, async |unit| unit.announce_server(&server, lease).await).await;
-        }
-        Job::ListServers(to) => write(shared, line, &[], &to, async |unit| unit.list_servers().await).await,
-        Job::ReadShard(to) => write(shared, line, &[], &to, async |unit| unit.read_shard().await).await,
-        Job::RecordShard(shard, to) => write(shared, line, &[], &to, async |unit| unit.record_shard(&shard).await).await,
-        other => serve_read(line, other).await,
-    }
-}
-
-fn answer<T: Send>(to: &Slot<T>, answer: T) {
-    to.put(Ok(answer));
-    to.release();
-}
-
-async fn serve_read(line: &mut LazyConnection, job: Job) {
-    match job {
-        Job::Deliveries(limit, to) => read(line, &to, async |db| reader::read_outbox(db, limit).await).await,
-        Job::Check(to) => read_plainly(line, &to, async |db| reader::check(db).await).await,
-        Job::ReadSince(known, to) => read(line, &to, async |db| reader::read_since(db, &known).await).await,
-        Job::ReadRun(key, None, to) => read_plainly(line, &to, async |db| reader::read_run(db, &key, None).await).await,
-        Job::ReadRun(key, generation, to) => read(line, &to, async |db| reader::read_run(db, &key, generation).await).await,
-        Job::ReadLog(key, generation, from, limit, to) => {
-            read(line, &to, async |db| reader::read_log(db, &key, generation, from, limit).await).await;
-        }
-        Job::ListRuns(query, to) => read(line, &to, async |db| list::list_runs(db, &query).await).await,
-        Job::CountVersions(namespace, to) => read_plainly(line, &to, async |db| list::count_versions(db, &namespace).await).await,
-        Job::ListLeases(worker, to) => read_plainly(line, &to, async |db| list::list_leases(db, &worker).await).await,
-        Job::ListWaits(query, to) => read(line, &to, async |db| list::list_waits(db, &query).await).await,
-        Job::ListTasks(query, to) => read(line, &to, async |db| list::list_tasks(db, &query).await).await,
-        Job::CountTasks(namespace, to) => read_plainly(line, &to, async |db| list::count_tasks(db, &namespace).await).await,
-        Job::Spend(query, to) => read(line, &to, async |db| ledger::spend(db, &query).await).await,
-        Job::ListDeleted(query, to) => read_plainly(line, &to, async |db| list::list_deleted(db, &query).await).await,
-        Job::ListKinds(namespace, to) => read_plainly(line, &to, async |db| list::list_kinds(db, &namespace).await).await,
-        _ => {}
+        let is_slow = job.urgency == Urgency::Slow;
+        let _long = is_slow.then(|| Long(&shared.jobs));
+        line.be(if is_slow { Patience::Long } else { Patience::Usual });
+        (job.work)(&shared, &mut line).await;
     }
 }
 
 async fn write<T: Send>(
     shared: &ServerShared,
     line: &mut LazyConnection,
-    keys: &[RunKey],
-    to: &Slot<T>,
+    wants: Wants,
+    to: Arc<Slot<T>>,
     work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
 ) {
-    let wants = Wants { keys: keys.to_vec(), ..Wants::default() };
     match transact(shared, line, &wants, work).await {
         Ok((answer, after)) => {
             shared.pulse.stir_by(&after.changes);
@@ -243,18 +173,8 @@ async fn write<T: Send>(
     }
 }
 
-/// Reads in one snapshot of the database.
-async fn read<T: Send>(line: &mut LazyConnection, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
-    read_by(line, to, async |line: &mut LazyConnection| read_at_once(line, &work).await).await;
-}
-
-/// Reads without a transaction: a single statement has its own snapshot.
-async fn read_plainly<T: Send>(line: &mut LazyConnection, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
-    read_by(line, to, async |line: &mut LazyConnection| work(line.get().await?).await).await;
-}
-
 /// Reads, and retries once on a new connection if this one was lost.
-async fn read_by<T: Send>(line: &mut LazyConnection, to: &Slot<T>, work: impl AsyncFn(&mut LazyConnection) -> Outcome<T>) {
+async fn read_by<T: Send>(line: &mut LazyConnection, to: Arc<Slot<T>>, work: impl AsyncFn(&mut LazyConnection) -> Outcome<T>) {
     let mut answer = work(line).await;
     if matches!(&answer, Err(Trouble::Sql(error)) if meaning(error) == Meaning::Lost) {
         let silence = line.silence();
@@ -267,7 +187,7 @@ async fn read_by<T: Send>(line: &mut LazyConnection, to: &Slot<T>, work: impl As
     }
     let answer = answer.map_err(Trouble::into_error);
     if let Err(error) = &answer {
-        line.shared().mend_by(error);
+        line.shared.mend_by(error);
     }
     to.put(answer);
     to.release();

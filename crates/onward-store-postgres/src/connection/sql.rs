@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use futures_util::future::join_all;
+use onward_core::RunKey;
 use onward_store::StoreError;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::types::{ToSql, Type};
@@ -61,57 +62,37 @@ impl Sql {
         self.with(value.into(), Type::TEXT)
     }
 
-    pub fn texts(self, values: Vec<String>) -> Sql {
-        self.with(values, Type::TEXT_ARRAY)
+    /// Adds the two values of a run's key.
+    pub fn key(self, key: &RunKey) -> Sql {
+        self.text(key.namespace.as_str()).text(key.id.as_str())
     }
+}
 
-    pub fn maybe_texts(self, values: Vec<Option<String>>) -> Sql {
-        self.with(values, Type::TEXT_ARRAY)
-    }
+/// Declares the functions that add a value, by the type of the value and the type of the database.
+macro_rules! values {
+    ($($name:ident($value:ty) $kind:ident;)*) => {
+        impl Sql {
+            $(pub fn $name(self, value: $value) -> Sql {
+                self.with(value, Type::$kind)
+            })*
+        }
+    };
+}
 
-    pub fn number(self, value: i64) -> Sql {
-        self.with(value, Type::INT8)
-    }
-
-    pub fn numbers(self, values: Vec<i64>) -> Sql {
-        self.with(values, Type::INT8_ARRAY)
-    }
-
-    pub fn maybe_numbers(self, values: Vec<Option<i64>>) -> Sql {
-        self.with(values, Type::INT8_ARRAY)
-    }
-
-    pub fn ints(self, values: Vec<i32>) -> Sql {
-        self.with(values, Type::INT4_ARRAY)
-    }
-
-    pub fn int(self, value: i32) -> Sql {
-        self.with(value, Type::INT4)
-    }
-
-    pub fn small(self, value: i16) -> Sql {
-        self.with(value, Type::INT2)
-    }
-
-    pub fn smalls(self, values: Vec<i16>) -> Sql {
-        self.with(values, Type::INT2_ARRAY)
-    }
-
-    pub fn flags(self, values: Vec<bool>) -> Sql {
-        self.with(values, Type::BOOL_ARRAY)
-    }
-
-    pub fn flag(self, value: bool) -> Sql {
-        self.with(value, Type::BOOL)
-    }
-
-    pub fn bytes(self, value: Vec<u8>) -> Sql {
-        self.with(value, Type::BYTEA)
-    }
-
-    pub fn byteses(self, values: Vec<Vec<u8>>) -> Sql {
-        self.with(values, Type::BYTEA_ARRAY)
-    }
+values! {
+    number(i64) INT8;
+    int(i32) INT4;
+    small(i16) INT2;
+    flag(bool) BOOL;
+    bytes(Vec<u8>) BYTEA;
+    texts(Vec<String>) TEXT_ARRAY;
+    maybe_texts(Vec<Option<String>>) TEXT_ARRAY;
+    numbers(Vec<i64>) INT8_ARRAY;
+    maybe_numbers(Vec<Option<i64>>) INT8_ARRAY;
+    ints(Vec<i32>) INT4_ARRAY;
+    smalls(Vec<i16>) INT2_ARRAY;
+    flags(Vec<bool>) BOOL_ARRAY;
+    byteses(Vec<Vec<u8>>) BYTEA_ARRAY;
 }
 
 /// A connection. When it is dropped or breaks, the server rolls its open transaction back.
@@ -146,7 +127,7 @@ impl Db {
 
     async fn hearing(entrance: &Entrance, heard: impl FnMut(AsyncMessage) + 'static) -> Outcome<Db> {
         let (client, connection, _counted) = entrance.dial().await?;
-        let watch = Watch::new(entrance.silence_max());
+        let watch = Watch::new(entrance.silence_max);
         // Ends with the client, or with an error that the client's next call returns.
         tokio::task::spawn_local(carry(connection, watch.clone(), heard));
         Ok(Db { client, watch, _counted })
@@ -158,8 +139,8 @@ impl Db {
 
     /// Returns the error to report if the connection was dropped because the database was silent for too long.
     pub fn silence(&self) -> Option<StoreError> {
-        let seconds = self.watch.limit().as_secs_f32();
-        self.watch.was_silent().then(|| StoreError::Unavailable { why: format!("no response for {seconds} s") })
+        let seconds = self.watch.limit.as_secs_f32();
+        self.watch.was_silent.get().then(|| StoreError::Unavailable { why: format!("no response for {seconds} s") })
     }
 
     /// Sets the time limit of the statements that follow.
@@ -191,20 +172,12 @@ impl Db {
     /// Sends `first`, the statements and `last` at once and waits for all results. Returns the first error: the server skips
     /// everything after it, and COMMIT rolls back.
     pub async fn pipeline(&self, first: Option<&str>, statements: &[Sql], last: Option<&str>) -> Result<Vec<Vec<Row>>, Error> {
-        let begin = async {
-            match first {
-                Some(text) => self.execute(text).await,
-                None => Ok(()),
-            }
-        };
-        let end = async {
-            match last {
-                Some(text) => self.execute(text).await,
-                None => Ok(()),
-            }
+        let execute = async |text: Option<&str>| match text {
+            Some(text) => self.execute(text).await,
+            None => Ok(()),
         };
         let rows = join_all(statements.iter().map(|sql| self.query(sql)));
-        let (begun, rows, ended) = tokio::join!(biased; begin, rows, end);
+        let (begun, rows, ended) = tokio::join!(biased; execute(first), rows, execute(last));
         begun?;
         let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
         ended?;

@@ -48,10 +48,11 @@ impl Patience {
 
 /// State that the client and the driver task of a connection share.
 pub(crate) struct Watch {
-    limit: Duration,
+    pub limit: Duration,
     waiting: Cell<usize>,
     patience: Cell<Patience>,
-    was_silent: Cell<bool>,
+    /// The connection was dropped because of silence.
+    pub was_silent: Cell<bool>,
 }
 
 impl Watch {
@@ -68,15 +69,6 @@ impl Watch {
     pub fn wait(&self) -> impl Drop + '_ {
         self.waiting.set(self.waiting.get() + 1);
         WaitGuard(self)
-    }
-
-    /// Returns whether the connection was dropped because of silence.
-    pub fn was_silent(&self) -> bool {
-        self.was_silent.get()
-    }
-
-    pub fn limit(&self) -> Duration {
-        self.limit
     }
 }
 

@@ -14,13 +14,12 @@ use crate::connection::timeout::Patience;
 use crate::error::{Meaning, Outcome, Trouble, describe, meaning, told};
 use crate::restore_guard::Verdict;
 use crate::shared::ServerShared;
-use crate::stats::Counters;
 use crate::write::unit::UnitOfWork;
 use futures_util::FutureExt;
 use onward_core::{RunKey, Timestamp};
 use onward_store::StoreError;
 use onward_store::durable::StoredChange;
-use onward_store::sync::random_u64;
+use onward_store::sync::{panic_message, random_u64};
 
 /// Maximum number of attempts.
 const TRIES_MAX: u32 = 12;
@@ -41,10 +40,8 @@ pub(crate) struct Wants {
 pub(crate) enum Fate {
     /// Nothing was written; the error for the caller.
     Undone(StoreError),
-    /// Nothing was written, because one operation found damaged data or was rejected by the database.
+    /// Nothing was written, because one operation panicked, found damaged data or was rejected by the database.
     Damaged(StoreError),
-    /// The code panicked; nothing was written.
-    Panicked(String),
     /// The outcome is unknown.
     Unknown(String),
 }
@@ -53,7 +50,6 @@ impl Fate {
     pub fn into_error(self) -> StoreError {
         match self {
             Fate::Undone(error) | Fate::Damaged(error) => error,
-            Fate::Panicked(why) => StoreError::Corrupt { why: format!("an operation broke an invariant: {why}") },
             Fate::Unknown(why) => StoreError::Unavailable { why: format!("the connection was lost during the commit: {why}") },
         }
     }
@@ -61,7 +57,7 @@ impl Fate {
 
 /// A connection that is opened on demand, and again after it broke.
 pub(crate) struct LazyConnection {
-    shared: Arc<ServerShared>,
+    pub shared: Arc<ServerShared>,
     db: Option<Db>,
     patience: Patience,
 }
@@ -83,10 +79,6 @@ impl LazyConnection {
         let db = self.db.as_ref().expect("it was just made");
         db.be(self.patience);
         Ok(db)
-    }
-
-    pub fn shared(&self) -> &ServerShared {
-        &self.shared
     }
 
     /// Returns the error to report if the connection was dropped because the database was silent for too long.
@@ -116,26 +108,25 @@ pub(crate) async fn transact<T>(
     for attempt in 1.. {
         let tried = match line.get().await {
             Ok(db) => attempt_once(shared, db, wants, &work).await,
-            Err(trouble) => Err(AttemptError::Before(trouble)),
+            Err(trouble) => Err((trouble, false)),
         };
         let (error, is_unknown) = match tried {
             Ok(done) => return Ok(done),
-            Err(AttemptError::Before(Trouble::Refused(error))) => {
+            Err((Trouble::Refused(error), _)) => {
                 shared.mend_by(&error);
                 undo(line).await;
                 return Err(Fate::Undone(error));
             }
-            Err(AttemptError::Before(Trouble::Damaged(error))) => {
+            Err((Trouble::Damaged(error), _)) => {
                 shared.mend_by(&error);
                 undo(line).await;
                 return Err(Fate::Damaged(error));
             }
-            Err(AttemptError::Before(Trouble::Panicked(why))) => {
+            Err((Trouble::Panicked(why), _)) => {
                 line.hang_up();
-                return Err(Fate::Panicked(why));
+                return Err(Fate::Damaged(StoreError::Corrupt { why: format!("an operation broke an invariant: {why}") }));
             }
-            Err(AttemptError::Before(Trouble::Sql(error))) => (error, false),
-            Err(AttemptError::AtCommit(error)) => (error, true),
+            Err((Trouble::Sql(error), is_at_commit)) => (error, is_at_commit),
         };
         let (meaning, silence) = (meaning(&error), line.silence());
         line.hang_up();
@@ -152,7 +143,7 @@ pub(crate) async fn transact<T>(
         if attempt >= TRIES_MAX || !matches!(meaning, Meaning::Again | Meaning::Lost) {
             return Err(Fate::Undone(told(&error)));
         }
-        Counters::add(&shared.counters.retries, 1);
+        shared.count(|stats| stats.retries += 1);
         tokio::time::sleep(pause(attempt)).await;
     }
     unreachable!("the last try returns")
@@ -164,24 +155,21 @@ fn pause(attempt: u32) -> Duration {
     Duration::from_millis(millis + random_u64() % millis).min(PAUSE_MAX)
 }
 
-enum AttemptError {
-    Before(Trouble),
-    AtCommit(tokio_postgres::Error),
-}
-
+/// Makes one attempt. The error has whether it came from COMMIT.
 async fn attempt_once<T>(
     shared: &ServerShared,
     db: &Db,
     wants: &Wants,
     work: &impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
-) -> Result<(T, Aftermath), AttemptError> {
-    let mut unit = begin(shared, db, wants).await.map_err(AttemptError::Before)?;
+) -> Result<(T, Aftermath), (Trouble, bool)> {
+    let mut unit = begin(shared, db, wants).await.map_err(|trouble| (trouble, false))?;
     let done = AssertUnwindSafe(work(&mut unit)).catch_unwind().await;
     unit.damaged.keys().chain(&unit.hurt).for_each(|key| shared.mend_soon(key));
-    let answer = done.unwrap_or_else(|panic| Err(Trouble::Panicked(message(&*panic)))).map_err(AttemptError::Before)?;
+    let answer =
+        done.unwrap_or_else(|panic| Err(Trouble::Panicked(panic_message(&*panic)))).map_err(|trouble| (trouble, false))?;
     let after = unit.aftermath();
     let statements = unit.statements();
-    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(AttemptError::AtCommit)?;
+    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(|error| (Trouble::Sql(error), true))?;
     Ok((answer, after))
 }
 
@@ -210,9 +198,4 @@ async fn undo(line: &mut LazyConnection) {
     if db.execute("ROLLBACK").await.is_err() {
         line.hang_up();
     }
-}
-
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
 }

@@ -145,10 +145,10 @@ async fn send(shared: &ServerShared, db: &Db, hello: bool) -> Outcome<()> {
 }
 
 async fn hear(shared: &ServerShared, db: &Db, payload: &str) -> Outcome<()> {
-    let Some(heard) = parse(payload) else { return Ok(()) };
+    let Some((server, words)) = parse(payload) else { return Ok(()) };
     let is_new = {
         let mut state = shared.hints.lock();
-        if heard.server == shared.server {
+        if server == shared.server {
             state.own_at = Some(Instant::now());
             return Ok(());
         }
@@ -159,7 +159,6 @@ async fn hear(shared: &ServerShared, db: &Db, payload: &str) -> Outcome<()> {
     if is_new {
         send(shared, db, true).await?;
     }
-    let words = heard.words;
     // Broadcasts, the output of a task for example, come before the end of the task.
     if !words.broadcasts.is_empty() {
         read_broadcasts(shared, db, Some(words.broadcasts)).await?;

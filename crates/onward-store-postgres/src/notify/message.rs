@@ -24,12 +24,6 @@ pub(crate) struct Words {
     pub is_cut: bool,
 }
 
-#[derive(Debug, PartialEq)]
-pub(crate) struct Notification {
-    pub server: String,
-    pub words: Words,
-}
-
 impl Words {
     pub fn is_empty(&self) -> bool {
         *self == Words::default()
@@ -72,8 +66,8 @@ impl Words {
     }
 }
 
-/// Decodes a payload; unknown or invalid lines are skipped.
-pub(crate) fn parse(payload: &str) -> Option<Notification> {
+/// Decodes a payload: the server that sent it, and what changed. Unknown or invalid lines are skipped.
+pub(crate) fn parse(payload: &str) -> Option<(String, Words)> {
     let mut lines = payload.split('\n');
     let server = lines.next()?.to_owned();
     let mut words = Words::default();
@@ -89,7 +83,7 @@ pub(crate) fn parse(payload: &str) -> Option<Notification> {
             _ => {}
         }
     }
-    Some(Notification { server, words })
+    Some((server, words))
 }
 
 fn parse_key(text: &str) -> Option<RunKey> {

@@ -6,20 +6,21 @@ use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId, root_run};
 use onward_store::durable::large::HasPayloads;
-use onward_store::durable::seal::{cursor, damaged, parse_cursor, unseal};
-use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
+use onward_store::durable::seal::{damaged, number, unseal};
+use onward_store::{
+    DeletedQuery, DeletedRun, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, page_limit, parse_cursor, shown,
+};
 use tokio_postgres::Row;
 
 use crate::connection::sql::{Db, Sql};
 use crate::error::{Outcome, Trouble};
-use crate::read::reader::{read_records, shown};
+use crate::read::reader::{read_records, restore_payloads};
 use crate::row::{crc, unseal_head};
-use crate::write::blobs;
-use crate::write::claim::{limit_number, text_of};
+use crate::write::claim::text_of;
 use crate::write::load::row_key;
 
 pub(crate) async fn list_runs(db: &Db, query: &RunQuery) -> Outcome<RunPage> {
-    let limit = page(query.limit);
+    let limit = page_limit(query.limit);
     let before = query.cursor.as_deref().map(parse_cursor).transpose()?;
     let wanted = limit.saturating_add(1);
     let mut statuses: Vec<Option<Status>> = query.statuses.iter().copied().map(Some).collect();
@@ -35,15 +36,11 @@ pub(crate) async fn list_runs(db: &Db, query: &RunQuery) -> Outcome<RunPage> {
             found.extend(read_head(db, &row).await?);
         }
     }
-    found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let next = found.last().filter(|_| more).map(|head| cursor(head.created_at, head.key.id.as_str()));
-    Ok(RunPage { runs: found, next })
+    Ok(RunPage::of(found, limit))
 }
 
 /// Builds the statement for one index range.
-pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(u64, &str)>, wanted: usize) -> Sql {
+pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(Timestamp, &str)>, wanted: usize) -> Sql {
     let text = "SELECT r.rk, r.ns, r.id, r.head, r.worker IS NOT NULL FROM onward.runs r WHERE r.ns = ?";
     let mut sql = Sql::new("").also(text).text(query.namespace.as_str());
     sql = match status {
@@ -76,9 +73,9 @@ pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(u
         sql = sql.also(" AND r.created < ?").number(number(until.0));
     }
     if let Some((at, id)) = before {
-        sql = sql.also(" AND (r.created, r.id) < (?,").number(number(at)).also(" ?)").text(id);
+        sql = sql.also(" AND (r.created, r.id) < (?,").number(number(at.0)).also(" ?)").text(id);
     }
-    sql.also(" ORDER BY r.created DESC, r.id DESC LIMIT ?").number(limit_number(wanted))
+    sql.also(" ORDER BY r.created DESC, r.id DESC LIMIT ?").number(number(wanted))
 }
 
 /// Returns the head of a listed run. If its row is damaged, the head is rebuilt from the log, so that an operator can find the
@@ -131,13 +128,13 @@ pub(crate) async fn count_tasks(db: &Db, namespace: &Namespace) -> Outcome<Vec<T
       FROM onward.tasks WHERE ns = $1 GROUP BY queue, kind ORDER BY queue, kind";
     let rows = db.query(&Sql::new(text).text(namespace.as_str())).await?;
     let count = |row: &Row| {
-        let number = |at: usize| row.get::<_, i64>(at) as u64;
+        let count = |at: usize| row.get::<_, i64>(at) as u64;
         Ok(TaskCount {
             queue: read_name(row.get(0))?,
             kind: read_name(row.get(1))?.ok_or_else(|| damaged("a task's row", "it has no kind"))?,
-            queued: number(2),
-            running: number(3),
-            quarantined: number(4),
+            queued: count(2),
+            running: count(3),
+            quarantined: count(4),
             oldest_at: row.get::<_, Option<i64>>(5).map(|at| Timestamp(at as u64)),
         })
     };
@@ -164,15 +161,10 @@ pub(crate) async fn list_waits(db: &Db, query: &WaitQuery) -> Outcome<Vec<Wait>>
             false => sql.also(" AND w.id = ?").text(run.id.as_str()),
         };
     }
-    sql = sql.also(" ORDER BY w.requested, w.id, w.call_id LIMIT ?").number(limit_number(page(query.limit)));
-    let mut found = Vec::new();
-    for row in db.query(&sql).await? {
-        // A damaged question is reported, never left out.
-        let wait: Wait = unseal("a wait", row.get(1))?;
-        let wait = if query.matches(&wait) { whole(db, row.get(0), wait, query.run.is_some()).await? } else { None };
-        found.extend(wait);
-    }
-    Ok(found)
+    sql = sql.also(" ORDER BY w.requested, w.id, w.call_id LIMIT ?").number(number(page_limit(query.limit)));
+    // A damaged question is reported, never left out.
+    let read = |data: &[u8]| Ok(Some(unseal("a wait", data)?).filter(|wait| query.matches(wait)));
+    read_whole(db, &sql, read, query.run.is_some()).await
 }
 
 pub(crate) async fn list_tasks(db: &Db, query: &TaskQuery) -> Outcome<Vec<Task>> {
@@ -185,23 +177,28 @@ pub(crate) async fn list_tasks(db: &Db, query: &TaskQuery) -> Outcome<Vec<Task>>
         let columns: &[i16] = if state.number() == 0 { &[0, 3, 4] } else { &[state.number() as i16] };
         sql = sql.also(" AND t.state = ANY(?)").smalls(columns.to_vec());
     }
-    sql = sql.also(" ORDER BY t.ord LIMIT ?").number(limit_number(page(query.limit)));
-    let mut found = Vec::new();
-    for row in db.query(&sql).await? {
-        let task: Task = unseal("a task", row.get(1))?;
-        let task = if query.matches(&task) { whole(db, row.get(0), task, query.run.is_some()).await? } else { None };
-        found.extend(task);
-    }
-    Ok(found)
+    sql = sql.also(" ORDER BY t.ord LIMIT ?").number(number(page_limit(query.limit)));
+    let read = |data: &[u8]| Ok(Some(unseal("a task", data)?).filter(|task| query.matches(task)));
+    read_whole(db, &sql, read, query.run.is_some()).await
 }
 
-/// Restores large payloads. If one is damaged, the log that has it is damaged, too: reported if its run was queried, else left
-/// out.
-async fn whole<C: HasPayloads>(db: &Db, rk: i64, carrier: C, is_asked_for: bool) -> Outcome<Option<C>> {
-    match blobs::restore(db, rk, carrier).await {
-        Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_asked_for => Ok(None),
-        other => other.map(Some),
+/// Reads rows with their large payloads. If one is damaged, the log that has it is damaged, too: reported if its run was queried,
+/// else left out.
+async fn read_whole<C: HasPayloads>(
+    db: &Db,
+    sql: &Sql,
+    read: impl Fn(&[u8]) -> Outcome<Option<C>>,
+    is_asked_for: bool,
+) -> Outcome<Vec<C>> {
+    let mut found = Vec::new();
+    for row in db.query(sql).await? {
+        let Some(carrier) = read(row.get(1))? else { continue };
+        match restore_payloads(db, row.get(0), carrier).await {
+            Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_asked_for => {}
+            restored => found.push(restored?),
+        }
     }
+    Ok(found)
 }
 
 pub(crate) async fn list_deleted(db: &Db, query: &DeletedQuery) -> Outcome<Vec<DeletedRun>> {
@@ -210,7 +207,7 @@ pub(crate) async fn list_deleted(db: &Db, query: &DeletedQuery) -> Outcome<Vec<D
     if let Some(run) = &query.run {
         sql = sql.also(" AND d.ns = ?").text(run.namespace.as_str()).also(" AND d.id = ?").text(run.id.as_str());
     }
-    let sql = sql.also(" ORDER BY d.seq DESC LIMIT ?").number(limit_number(page(query.limit)));
+    let sql = sql.also(" ORDER BY d.seq DESC LIMIT ?").number(number(page_limit(query.limit)));
     let read = |row: &Row| {
         let key = row_key(row, 0)?;
         let (kind, reason, at): (String, Vec<u8>, i64) = (row.get(2), row.get(3), row.get(4));
@@ -229,12 +226,4 @@ pub(crate) async fn list_kinds(db: &Db, namespace: &Namespace) -> Outcome<Vec<Ki
     let text = "SELECT data FROM onward.kinds WHERE ns = $1 ORDER BY task, kind, version";
     let rows = db.query(&Sql::new(text).text(namespace.as_str())).await?;
     rows.iter().map(|row| Ok(unseal("a kind's schemas", row.get(0))?)).collect()
-}
-
-fn page(limit: usize) -> usize {
-    if limit == 0 { PAGE_DEFAULT } else { limit }
-}
-
-fn number(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,15 +1,15 @@
 //! Reads of one run. Each has one snapshot, so a run that is being deleted is read completely or not at all (L20).
 
 use onward_core::run::OutboxMessage;
-use onward_core::{Index, Record, RunHead, RunKey, Status, Timestamp};
-use onward_store::{KnownRun, OutboxId, RunUpdate, StoreError, payloads};
+use onward_core::{Index, Record, RunHead, RunKey, Timestamp};
+use onward_store::durable::large::{self, HasPayloads};
+use onward_store::durable::seal::{number, unseal_message};
+use onward_store::{KnownRun, OutboxId, RunUpdate, StoreError, payloads, shown};
 use tokio_postgres::Row;
 
 use crate::connection::sql::{Db, Sql};
 use crate::error::{Outcome, Trouble};
-use crate::row::{EventRow, unseal_head, unseal_message};
-use crate::write::blobs;
-use crate::write::claim::limit_number;
+use crate::row::{EventRow, unseal_head};
 use crate::write::load::row_key;
 
 /// Checks that the database accepts writes: a standby responds, but accepts none.
@@ -29,18 +29,10 @@ struct StoredRun {
 
 async fn find(db: &Db, key: &RunKey) -> Outcome<Option<StoredRun>> {
     let text = "SELECT rk, head, worker IS NOT NULL FROM onward.runs WHERE ns = $1 AND id = $2";
-    let rows = db.query(&Sql::new(text).text(key.namespace.as_str()).text(key.id.as_str())).await?;
+    let rows = db.query(&Sql::new(text).key(key)).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (head, _) = unseal_head(key, row.get(1))?;
     Ok(Some(StoredRun { rk: row.get(0), head: shown(head, row.get(2)) }))
-}
-
-/// Returns the head as callers see it: a pending run that a worker holds is running.
-pub(crate) fn shown(mut head: RunHead, is_held: bool) -> RunHead {
-    if head.status == Status::Pending && is_held {
-        head.status = Status::Running;
-    }
-    head
 }
 
 pub(crate) async fn read_run(db: &Db, key: &RunKey, generation: Option<u32>) -> Outcome<Option<RunHead>> {
@@ -108,8 +100,7 @@ pub(crate) async fn read_records(
     from: Index,
     limit: usize,
 ) -> Outcome<Vec<Record>> {
-    let number = i64::try_from(from.0).unwrap_or(i64::MAX);
-    let sql = Sql::new(READ_RECORDS).number(rk).int(generation as i32).number(number).number(limit_number(limit));
+    let sql = Sql::new(READ_RECORDS).number(rk).int(generation as i32).number(number(from.0)).number(number(limit));
     check_records(db, key, rk, generation, from, db.query(&sql).await?.iter()).await
 }
 
@@ -135,7 +126,7 @@ async fn check_records(
         if !follows {
             return Err(corrupt(expected, "the event is missing".to_owned()).into());
         }
-        record.events = match blobs::restore(db, rk, std::mem::take(&mut record.events)).await {
+        record.events = match restore_payloads(db, rk, std::mem::take(&mut record.events)).await {
             Err(Trouble::Refused(error)) => return Err(corrupt(record.index, error.to_string()).into()),
             other => other?,
         };
@@ -199,7 +190,7 @@ pub(crate) async fn read_outbox(db: &Db, limit: usize) -> Outcome<Vec<(OutboxId,
     let (mut found, mut after, mut trouble) = (Vec::new(), 0, None);
     while found.is_empty() {
         let sql = Sql::new("SELECT id, rk, data FROM onward.outbox WHERE id > $1 ORDER BY id LIMIT $2");
-        let rows = db.query(&sql.number(after).number(limit_number(limit))).await?;
+        let rows = db.query(&sql.number(after).number(number(limit))).await?;
         let Some(last) = rows.last() else { break };
         after = last.get(0);
         for row in &rows {
@@ -218,7 +209,7 @@ pub(crate) async fn read_outbox(db: &Db, limit: usize) -> Outcome<Vec<(OutboxId,
 }
 
 async fn read_delivery(db: &Db, rk: i64, data: &[u8]) -> Outcome<OutboxMessage> {
-    blobs::restore(db, rk, unseal_message(data)?).await
+    restore_payloads(db, rk, unseal_message(data)?).await
 }
 
 /// Adds the run whose outbox message is damaged to the error.
@@ -231,4 +222,21 @@ async fn lost_news(db: &Db, rk: i64, error: StoreError) -> StoreError {
         }
         _ => error,
     }
+}
+
+/// Replaces stubs by the large payloads, which belong to the run that refers to them and are deleted with it: there are no
+/// reference counts, and runs that got the same file do not block each other.
+pub(crate) async fn restore_payloads<C: HasPayloads>(db: &Db, rk: i64, mut carrier: C) -> Outcome<C> {
+    let wanted = large::wanted(&mut carrier);
+    if wanted.is_empty() {
+        return Ok(carrier);
+    }
+    let hashes = wanted.iter().map(|hash| hash.to_vec()).collect();
+    let sql = Sql::new("SELECT hash, data FROM onward.blobs WHERE rk = $1 AND hash = ANY($2)").number(rk).byteses(hashes);
+    let found: Vec<(Vec<u8>, Vec<u8>)> = db.query(&sql).await?.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let find = &mut |hash: &[u8; 16]| -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(found.iter().find(|(own, _)| own == hash).map(|(_, data)| data.clone()))
+    };
+    large::restore(&mut carrier, find).map_err(Trouble::Refused)?;
+    Ok(carrier)
 }

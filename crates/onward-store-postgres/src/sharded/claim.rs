@@ -1,15 +1,12 @@
 //! Limits that are divided: every database gets a part of the limit at once, and those with more get the rest.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use onward_core::task::Task;
-use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Store, StoreError, StoreFuture};
+use onward_store::{Store, StoreError, StoreFuture};
 
 use crate::sharded::database::ShardDatabase;
-use crate::sharded::join_all::{Request, join_all};
-use crate::sharded::merge::{merge, parts};
+use crate::sharded::merge::{Request, join_all, parts};
 use crate::sharded::routing::{Answers, ShardedStore, some_answers};
 
 /// Result of a divided limit.
@@ -47,7 +44,7 @@ impl ShardedStore {
         let order = self.rotated();
         let parts: BTreeMap<usize, usize> = order.iter().copied().zip(parts(limit, order.len())).collect();
         let (first, mut rest): (Vec<usize>, Vec<usize>) = order.iter().partition(|position| parts[*position] > 0);
-        let asked = first.iter().map(|position| ask(&self.databases()[*position], parts[position])).collect();
+        let asked = first.iter().map(|position| ask(&self.databases[*position], parts[position])).collect();
         let mut answers: Answers<T> = first.into_iter().zip(join_all(asked).await).collect();
         let mut left = limit;
         for (position, answer) in answers.iter().filter_map(|(position, answer)| Some((*position, answer.as_ref().ok()?))) {
@@ -59,29 +56,12 @@ impl ShardedStore {
             if left == 0 {
                 break;
             }
-            let more = ask(&self.databases()[position], left).await;
+            let more = ask(&self.databases[position], left).await;
             left = left.saturating_sub(more.as_ref().map_or(0, |more| used(more, left).count));
             answers.push((position, more));
         }
         let is_cut = limit > 0 && left == 0;
         Ok(Round { answers: some_answers(answers)?, is_cut })
-    }
-
-    pub(crate) async fn claim_runs_of_all(&self, request: ClaimRuns) -> Result<Vec<ClaimedRun>, StoreError> {
-        let claim = |limit| ClaimRuns { limit, ..request.clone() };
-        let round = self
-            .share_out(request.limit, |limit, store| store.claim_runs(claim(limit)), |runs, part| full(runs.len(), part))
-            .await?;
-        // The time since which a run is claimable is not returned; its creation time is.
-        Ok(merge(by_position(round.answers), usize::MAX, |run| run.head.created_at))
-    }
-
-    pub(crate) async fn claim_tasks_of_all(&self, request: ClaimTasks) -> Result<Vec<Task>, StoreError> {
-        let claim = |limit| ClaimTasks { limit, ..request.clone() };
-        let round = self
-            .share_out(request.limit, |limit, store| store.claim_tasks(claim(limit)), |tasks, part| full(tasks.len(), part))
-            .await?;
-        Ok(merge(by_position(round.answers), usize::MAX, |task| (Reverse(task.options.priority), task.visible_at)))
     }
 }
 
@@ -91,7 +71,7 @@ pub fn full(count: usize, part: usize) -> Used {
 }
 
 /// Joins what one database returned in two rounds into one list.
-fn by_position<T>(answers: Vec<(usize, Vec<T>)>) -> Vec<Vec<T>> {
+pub fn by_position<T>(answers: Vec<(usize, Vec<T>)>) -> Vec<Vec<T>> {
     let mut lists: BTreeMap<usize, Vec<T>> = BTreeMap::new();
     for (position, rows) in answers {
         lists.entry(position).or_default().extend(rows);

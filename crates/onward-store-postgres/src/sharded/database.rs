@@ -37,9 +37,9 @@ pub struct Common {
 
 pub struct ShardDatabase {
     /// For messages: `database 2 of 3 (name)`.
-    title: String,
-    name: String,
-    store: Arc<dyn Store>,
+    pub title: String,
+    pub name: String,
+    pub store: Arc<dyn Store>,
     common: Common,
     /// Shard to verify before the first use; none if it is verified already, or shards are not recorded.
     share: Option<Shard>,
@@ -79,18 +79,6 @@ impl ShardDatabase {
         let database = Arc::new(ShardDatabase { share: Some(share), ..self });
         database.fell(reason(error));
         database
-    }
-
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
     }
 
     pub fn is_up(&self) -> bool {

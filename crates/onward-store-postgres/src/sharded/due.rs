@@ -10,13 +10,13 @@ use onward_core::WorkerId;
 use onward_store::{Change, Delete, Expired, Retention, StoreError};
 
 use crate::sharded::claim::{Round, Used, full};
-use crate::sharded::join_all::{Request, Requests};
+use crate::sharded::merge::{Request, Requests};
 use crate::sharded::routing::{Answers, ShardedStore, some_answers};
 
 impl ShardedStore {
     /// Sends a heartbeat to all databases. A slow one completes on its own, so that the others keep the session alive.
     pub(crate) async fn heartbeat_to_all(&self, worker: WorkerId, lease: Duration) -> Result<bool, StoreError> {
-        let asked = self.databases().iter().map(|database| -> Request<'_, _> {
+        let asked = self.databases.iter().map(|database| -> Request<'_, _> {
             let worker = worker.clone();
             Box::pin(database.ask(move |store| store.heartbeat(worker, lease)))
         });

@@ -18,8 +18,6 @@
 mod claim;
 mod database;
 mod due;
-mod join_all;
-mod list;
 mod merge;
 mod open;
 mod outbox;

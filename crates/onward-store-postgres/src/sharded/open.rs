@@ -8,7 +8,7 @@ use std::sync::Arc;
 use onward_store::{Clock, Shard, Store, StoreError};
 
 use crate::sharded::database::{Common, ShardDatabase};
-use crate::sharded::join_all::{Request, join_all};
+use crate::sharded::merge::{Request, join_all};
 use crate::sharded::routing::ShardedStore;
 use crate::sharded::time::{Pace, Time};
 
@@ -56,7 +56,7 @@ impl ShardedStore {
         }
         for position in untold {
             let database = &shards[position];
-            let taken = database.noted(database.store().record_shard(share(&cluster, position)).await)?;
+            let taken = database.noted(database.store.record_shard(share(&cluster, position)).await)?;
             // Of two concurrent first opens, the one counts that came first at the first database.
             if position == 0 {
                 cluster = taken.cluster.clone();
@@ -74,7 +74,7 @@ impl ShardedStore {
 /// Adds the name of the database to the error.
 fn named(database: &ShardDatabase, checked: Result<(), StoreError>) -> Result<(), StoreError> {
     checked.map_err(|error| match error {
-        StoreError::DatabasesDiffer { why } => StoreError::DatabasesDiffer { why: format!("{} {why}", database.title()) },
+        StoreError::DatabasesDiffer { why } => StoreError::DatabasesDiffer { why: format!("{} {why}", database.title) },
         error => error,
     })
 }

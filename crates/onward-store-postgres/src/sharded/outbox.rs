@@ -15,8 +15,8 @@ const LOOKED_THROUGH_MAX: usize = 65_536;
 impl ShardedStore {
     /// Returns the oldest outbox messages, one of each database in turn.
     pub(crate) async fn deliveries_of_all(&self, limit: usize) -> Result<Vec<(OutboxId, OutboxMessage)>, StoreError> {
-        let down: Vec<bool> = self.databases().iter().map(|database| !database.is_up()).collect();
-        let (down, count) = (Arc::new(down), self.databases().len());
+        let down: Vec<bool> = self.databases.iter().map(|database| !database.is_up()).collect();
+        let (down, count) = (Arc::new(down), self.databases.len());
         let answers = self.ask_some(self.rotated(), |_, store| to_those_up(store, down.clone(), limit)).await;
         let mut lists = Vec::new();
         for (position, messages) in some_answers(answers)? {
@@ -31,7 +31,7 @@ impl ShardedStore {
     pub(crate) async fn finish_deliveries_of_all(&self, done: Vec<OutboxId>) -> Result<(), StoreError> {
         let mut by_position: BTreeMap<usize, Vec<OutboxId>> = BTreeMap::new();
         for id in done {
-            let (position, id) = inner(id, self.databases().len());
+            let (position, id) = inner(id, self.databases.len());
             by_position.entry(position).or_default().push(id);
         }
         let positions = by_position.keys().copied().collect();
@@ -43,7 +43,7 @@ impl ShardedStore {
     pub(crate) async fn read_since_of_all(&self, known: Vec<KnownRun>) -> Result<Vec<RunUpdate>, StoreError> {
         let mut by_position: BTreeMap<usize, Vec<KnownRun>> = BTreeMap::new();
         for known in known {
-            by_position.entry(position(&known.run, self.databases().len())).or_default().push(known);
+            by_position.entry(position(&known.run, self.databases.len())).or_default().push(known);
         }
         let positions = by_position.keys().copied().collect();
         let answers = self.ask_some(positions, |position, store| store.read_since(by_position[&position].clone())).await;
@@ -53,7 +53,7 @@ impl ShardedStore {
     /// Sends a broadcast through one database: all servers listen at all of them, so each message arrives once.
     pub(crate) async fn broadcast_once(&self, message: Vec<u8>) -> Result<(), StoreError> {
         let mut down = None;
-        for database in self.databases() {
+        for database in &self.databases {
             match database.refusal() {
                 None => return database.ask(|store| store.broadcast(message)).await,
                 Some(error) => down = down.or(Some(error)),

@@ -10,13 +10,13 @@ use onward_store::sync;
 use onward_store::{Change, Clock, Gaps, Listener, Store, StoreError, StoreFuture};
 
 use crate::sharded::database::{Common, Health, ShardDatabase};
-use crate::sharded::join_all::{Request, join_all};
+use crate::sharded::merge::{Request, join_all};
 use crate::sharded::open::Database;
 use crate::sharded::time::{Pace, Time};
 
 /// A store over several databases.
 pub struct ShardedStore {
-    databases: Vec<Arc<ShardDatabase>>,
+    pub(crate) databases: Vec<Arc<ShardDatabase>>,
     pub(crate) common: Common,
     /// Start of the next round, so that no database is always the last.
     turn: AtomicUsize,
@@ -50,10 +50,6 @@ impl ShardedStore {
     /// Returns the health of each database. One that is down is probed once per second.
     pub fn health(&self) -> Vec<Health> {
         self.databases.iter().map(|database| database.health()).collect()
-    }
-
-    pub(crate) fn databases(&self) -> &[Arc<ShardDatabase>] {
-        &self.databases
     }
 
     pub(crate) fn of_run(&self, key: &RunKey) -> &Arc<ShardDatabase> {
@@ -112,7 +108,7 @@ impl ShardedStore {
 
     pub(crate) fn listen(&self, listener: Arc<dyn Listener>) {
         sync::lock(&self.listeners).push(listener.clone());
-        self.databases.iter().for_each(|database| database.store().subscribe(listener.clone()));
+        self.databases.iter().for_each(|database| database.store.subscribe(listener.clone()));
     }
 
     pub(crate) fn tell(&self, change: Change<'_>) {
@@ -145,7 +141,7 @@ pub fn listed<T>(store: &ShardedStore, answers: Answers<T>, gaps: Option<&Gaps>)
         return all_answers(answers);
     }
     let (missing, found): (Answers<T>, Answers<T>) = answers.into_iter().partition(|(_, answer)| is_missing(answer));
-    missing.iter().for_each(|(position, _)| gaps.note(store.databases[*position].name()));
+    missing.iter().for_each(|(position, _)| gaps.note(store.databases[*position].name.as_str()));
     all_answers(found)
 }
 

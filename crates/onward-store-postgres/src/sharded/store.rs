@@ -1,32 +1,39 @@
 //! The store port: operations on one run go to its database, the rest to all.
+//!
+//! Lists and counts over all databases are in the order that the store port defines (SD4). A list without the rows of a database
+//! that is down is shorter; a sum would be wrong.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::ledger::{self, SpendBy, SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
     OutboxId, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started, Store,
-    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse,
 };
 
-use crate::sharded::routing::{ShardedStore, some_answers};
+use crate::sharded::claim::{by_position, full};
+use crate::sharded::merge::merge;
+use crate::sharded::routing::{ShardedStore, all_answers, listed, some_answers};
 
 impl Store for ShardedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
         match self.check_family(&run.key, run.started.parent.as_ref()) {
             Ok(()) => self.ask_one(&run.key.clone(), |store| store.start_run(run, claim)),
-            Err(error) => failed(error),
+            Err(error) => refuse(error),
         }
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
         match self.check_family(&restore.key, open_log(&restore.what).and_then(parent_of)) {
             Ok(()) => self.ask_one(&restore.key.clone(), |store| store.restore_run(restore)),
-            Err(error) => failed(error),
+            Err(error) => refuse(error),
         }
     }
 
@@ -35,7 +42,14 @@ impl Store for ShardedStore {
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
-        Box::pin(self.claim_runs_of_all(request))
+        Box::pin(async move {
+            let claim = |limit| ClaimRuns { limit, ..request.clone() };
+            let round = self
+                .share_out(request.limit, |limit, store| store.claim_runs(claim(limit)), |runs, part| full(runs.len(), part))
+                .await?;
+            // The time since which a run is claimable is not returned; its creation time is.
+            Ok(merge(by_position(round.answers), usize::MAX, |run| run.head.created_at))
+        })
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
@@ -46,9 +60,9 @@ impl Store for ShardedStore {
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         let database = self.of_run(&commit.key).clone();
         if let Some(error) = database.refusal() {
-            return failed(error);
+            return refuse(error);
         }
-        let answer = database.store().commit(commit);
+        let answer = database.store.commit(commit);
         Box::pin(async move { database.noted(answer.await) })
     }
 
@@ -57,7 +71,13 @@ impl Store for ShardedStore {
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
-        Box::pin(self.claim_tasks_of_all(request))
+        Box::pin(async move {
+            let claim = |limit| ClaimTasks { limit, ..request.clone() };
+            let round = self
+                .share_out(request.limit, |limit, store| store.claim_tasks(claim(limit)), |tasks, part| full(tasks.len(), part))
+                .await?;
+            Ok(merge(by_position(round.answers), usize::MAX, |task| (Reverse(task.options.priority), task.visible_at)))
+        })
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
@@ -104,7 +124,7 @@ impl Store for ShardedStore {
     }
 
     fn is_shared(&self) -> bool {
-        self.databases().iter().any(|database| database.store().is_shared())
+        self.databases.iter().any(|database| database.store.is_shared())
     }
 
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
@@ -118,34 +138,82 @@ impl Store for ShardedStore {
         })
     }
 
+    /// Lists servers, which announce themselves in every database.
     fn list_servers(&self) -> StoreFuture<'_, Vec<ServerInfo>> {
-        Box::pin(self.list_servers_of_all())
+        Box::pin(async move {
+            let answers = some_answers(self.ask_all(|store| store.list_servers()).await)?;
+            let mut servers: Vec<ServerInfo> = answers.into_iter().flat_map(|(_, servers)| servers).collect();
+            servers.sort_by(|a, b| a.id.cmp(&b.id).then(b.heard_at.cmp(&a.heard_at)));
+            servers.dedup_by(|later, first| later.id == first.id);
+            Ok(servers)
+        })
     }
 
+    /// Lists runs. The cursor is the position of the last run in the common order, from which every database continues.
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
-        Box::pin(self.list_runs_of_all(query))
+        Box::pin(async move {
+            let limit = page_limit(query.limit);
+            let pages = listed(self, self.ask_all(|store| store.list_runs(query.clone())).await, query.gaps.as_ref())?;
+            let count: usize = pages.iter().map(|page| page.runs.len()).sum();
+            let more = count > limit || pages.iter().any(|page| page.next.is_some());
+            let lists = pages.into_iter().map(|page| page.runs).collect();
+            let runs = merge(lists, limit, |head| Reverse((head.created_at, head.key.id.clone())));
+            let next = runs.last().filter(|_| more).map(cursor_after);
+            Ok(RunPage { runs, next })
+        })
     }
 
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
-        Box::pin(self.count_versions_of_all(namespace))
+        Box::pin(async move {
+            let lists = all_answers(self.ask_all(|store| store.count_versions(namespace.clone())).await)?;
+            let mut counts: BTreeMap<(Name, Option<Name>), u64> = BTreeMap::new();
+            for VersionCount { kind, version, open } in lists.into_iter().flatten() {
+                *counts.entry((kind, version)).or_default() += open;
+            }
+            Ok(counts.into_iter().map(|((kind, version), open)| VersionCount { kind, version, open }).collect())
+        })
     }
 
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
         match query.run.clone() {
             Some(run) => self.ask_one(&run, |store| store.list_waits(query)),
-            None => Box::pin(self.list_waits_of_all(query)),
+            None => Box::pin(async move {
+                let lists = listed(self, self.ask_all(|store| store.list_waits(query.clone())).await, query.gaps.as_ref())?;
+                Ok(merge(lists, page_limit(query.limit), |wait| (wait.requested_at, wait.run.clone(), wait.call_id.clone())))
+            }),
         }
     }
 
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
         match query.run.clone() {
             Some(run) => self.ask_one(&run, |store| store.list_tasks(query)),
-            None => Box::pin(self.list_tasks_of_all(query)),
+            None => Box::pin(async move {
+                let lists = listed(self, self.ask_all(|store| store.list_tasks(query.clone())).await, query.gaps.as_ref())?;
+                Ok(merge(lists, page_limit(query.limit), |task| task.scheduled_at))
+            }),
         }
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
-        Box::pin(self.count_tasks_of_all(namespace))
+        Box::pin(async move {
+            let lists = all_answers(self.ask_all(|store| store.count_tasks(namespace.clone())).await)?;
+            let mut counts: BTreeMap<(Option<Name>, Name), TaskCount> = BTreeMap::new();
+            for count in lists.into_iter().flatten() {
+                let key = (count.queue.clone(), count.kind.clone());
+                let sum = match counts.remove(&key) {
+                    None => count,
+                    Some(other) => TaskCount {
+                        queued: other.queued + count.queued,
+                        running: other.running + count.running,
+                        quarantined: other.quarantined + count.quarantined,
+                        oldest_at: [other.oldest_at, count.oldest_at].into_iter().flatten().min(),
+                        ..other
+                    },
+                };
+                counts.insert(key, sum);
+            }
+            Ok(counts.into_values().collect())
+        })
     }
 
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
@@ -155,17 +223,29 @@ impl Store for ShardedStore {
         }
     }
 
+    /// Sums spend. A tree of runs is in one database; the spend of a model or a day may be in all of them.
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {
         match query.tree.clone() {
             Some(tree) => self.ask_one(&RunKey::new(query.namespace.clone(), tree), |store| store.spend(query)),
-            None => Box::pin(self.spend_of_all(query)),
+            None => Box::pin(async move {
+                let limit = match query.by {
+                    SpendBy::Run | SpendBy::Tree => page_limit(query.limit),
+                    SpendBy::Model | SpendBy::Day => usize::MAX,
+                };
+                let asked = SpendQuery { limit, ..query.clone() };
+                let lists = all_answers(self.ask_all(|store| store.spend(asked.clone())).await)?;
+                Ok(ledger::merge(query.by, lists.into_iter().flatten(), page_limit(query.limit)))
+            }),
         }
     }
 
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         match query.run.clone() {
             Some(run) => self.ask_one(&run, |store| store.list_deleted(query)),
-            None => Box::pin(self.list_deleted_of_all(query)),
+            None => Box::pin(async move {
+                let lists = listed(self, self.ask_all(|store| store.list_deleted(query.clone())).await, query.gaps.as_ref())?;
+                Ok(merge(lists, page_limit(query.limit), |deleted| Reverse(deleted.deleted_at)))
+            }),
         }
     }
 
@@ -174,21 +254,25 @@ impl Store for ShardedStore {
         Box::pin(async move { some_answers(self.ask_all(|store| store.register_kinds(kinds.clone())).await).map(drop) })
     }
 
+    /// Lists kinds. Every database has all of them, so that runs can be started while one is down; the newest registration
+    /// counts.
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
-        Box::pin(self.list_kinds_of_all(namespace))
+        Box::pin(async move {
+            let answers = some_answers(self.ask_all(|store| store.list_kinds(namespace.clone())).await)?;
+            let mut kinds: Vec<KindSchemas> = answers.into_iter().flat_map(|(_, kinds)| kinds).collect();
+            kinds.sort_by(|a, b| a.key().cmp(&b.key()).then(b.registered_at.cmp(&a.registered_at)));
+            kinds.dedup_by(|later, first| later.key() == first.key());
+            Ok(kinds)
+        })
     }
 
     fn payload_bytes_max(&self) -> usize {
-        self.databases().iter().map(|database| database.store().payload_bytes_max()).min().unwrap_or(PAYLOAD_BYTES_MAX)
+        self.databases.iter().map(|database| database.store.payload_bytes_max()).min().unwrap_or(PAYLOAD_BYTES_MAX)
     }
 
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.listen(listener);
     }
-}
-
-fn failed<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
-    Box::pin(std::future::ready(Err(error)))
 }
 
 /// Returns the log of the last generation if the run is open after the restore.

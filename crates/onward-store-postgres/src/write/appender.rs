@@ -14,18 +14,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use onward_core::{CallId, Event, RunKey};
-use onward_store::durable::StartRun;
 use onward_store::durable::reply::{Pending, Slot};
-use onward_store::unit_of_work::{self, EncodedStart};
+use onward_store::durable::{Replies, RunOp};
+use onward_store::unit_of_work;
 use onward_store::{Expired, StoreError};
 
 use crate::connection::sql::Sql;
 use crate::connection::transaction::{Aftermath, Fate, LazyConnection, Wants, transact};
 use crate::error::{Outcome, Trouble};
 use crate::shared::ServerShared;
-use crate::stats::Counters;
 use crate::write::expire::{Look, NEXT_DUE};
-use crate::write::op::{Op, Report};
+use crate::write::op::Op;
 use crate::write::unit::UnitOfWork;
 
 /// Runs until the queue with this number is closed and empty.
@@ -33,32 +32,35 @@ pub(crate) async fn run(shared: Arc<ServerShared>, number: usize) {
     let mut line = LazyConnection::new(shared.clone());
     loop {
         let ops = shared.queues.get(number).take(shared.batch_max).await;
-        match ops.as_slice() {
-            [] => return,
-            [Op::Expire(limit, to)] => expire(&shared, &mut line, *limit, to).await,
-            _ => run_batch(&shared, &mut line, &ops).await,
+        if let [Op::Expire(limit, to)] = ops.as_slice() {
+            expire(&shared, &mut line, *limit, to).await;
+            continue;
         }
+        let ops: Vec<RunOp> = ops.into_iter().filter_map(|op| if let Op::Run(op) = op { Some(op) } else { None }).collect();
+        if ops.is_empty() {
+            return;
+        }
+        run_batch(&shared, &mut line, &ops).await;
     }
 }
 
-async fn run_batch(shared: &ServerShared, line: &mut LazyConnection, ops: &[Op]) {
+async fn run_batch(shared: &ServerShared, line: &mut LazyConnection, ops: &[RunOp]) {
     let wants = Wants {
-        keys: ops.iter().flat_map(Op::keys).collect(),
+        keys: ops.iter().flat_map(RunOp::runs).cloned().collect(),
         parents: ops.iter().filter_map(ended_run).cloned().collect(),
-        fresh: ops.iter().filter(|op| op.makes_run()).count(),
+        fresh: ops.iter().filter(|op| matches!(op, RunOp::Start(..) | RunOp::Restore(..))).count(),
     };
     let work = async |unit: &mut UnitOfWork<'_>| {
         prefetch(unit, ops).await?;
         for op in ops {
-            execute(unit, op).await?;
+            unit.records_before = unit.set.record_count;
+            op.clone().execute(unit).await?;
         }
         Ok(())
     };
     let begun = Instant::now();
     let done = transact(shared, line, &wants, work).await;
-    shared.counters.commits.add(begun.elapsed());
-    Counters::add(&shared.counters.batches, 1);
-    Counters::add(&shared.counters.operations, ops.len() as u64);
+    shared.count(|stats| stats.add_batch(ops.len() as u64, begun.elapsed()));
     match done {
         Ok(((), after)) => {
             shared.pulse.stir_by(&after.changes);
@@ -66,7 +68,7 @@ async fn run_batch(shared: &ServerShared, line: &mut LazyConnection, ops: &[Op])
             shared.tell(after);
         }
         Err(Fate::Unknown(why)) => {
-            Counters::add(&shared.counters.unknown, ops.len() as u64);
+            shared.count(|stats| stats.unknown += ops.len() as u64);
             ops.iter().for_each(|op| op.pending().fail(Fate::Unknown(why.clone()).into_error()));
         }
         Err(fate) => match ops {
@@ -95,22 +97,22 @@ fn same(error: &StoreError) -> StoreError {
 }
 
 /// Reads the rows that operations are known to need, with one statement per table; others are read later, one by one.
-async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[Op]) -> Outcome<()> {
+async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[RunOp]) -> Outcome<()> {
     let (mut slots, mut waits, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
     for op in ops {
         match op {
-            Op::Input(work, _) => {
+            RunOp::Input(work, _) => {
                 let (key, input, _) = &**work;
                 let Some(run) = unit.set.runs.get(key) else { continue };
                 slots.extend(input.once.as_ref().map(|once| (run, once.key.clone())));
                 waits.extend(closed_call_id(&input.event).map(|call_id| (run, call_id.clone())));
             }
-            Op::Commit(work, _) => {
+            RunOp::Commit(work, _) => {
                 let (commit, _) = &**work;
                 let Some(run) = unit.set.runs.get(&commit.key) else { continue };
                 waits.extend(commit.events.iter().filter_map(closed_call_id).map(|call_id| (run, call_id.clone())));
             }
-            Op::Report(work, _) => {
+            RunOp::Report(work, _) => {
                 let run = unit.set.runs.get(&work.task.run);
                 tasks.extend(run.map(|run| (run, work.task.call_id.clone())));
             }
@@ -123,10 +125,10 @@ async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[Op]) -> Outcome<()> {
 }
 
 /// Returns the run that an operation ends if it is accepted.
-fn ended_run(op: &Op) -> Option<&RunKey> {
+fn ended_run(op: &RunOp) -> Option<&RunKey> {
     match op {
-        Op::Input(work, _) => matches!(work.1.event, Event::TerminateRequested(_)).then_some(&work.0),
-        Op::Commit(work, _) => work.0.events.last().is_some_and(Event::ends_log).then_some(&work.0.key),
+        RunOp::Input(work, _) => matches!(work.1.event, Event::TerminateRequested(_)).then_some(&work.0),
+        RunOp::Commit(work, _) => work.0.events.last().is_some_and(Event::ends_log).then_some(&work.0.key),
         _ => None,
     }
 }
@@ -141,55 +143,25 @@ fn closed_call_id(event: &Event) -> Option<&CallId> {
     }
 }
 
-/// Decides one operation and stores its result.
-async fn execute(unit: &mut UnitOfWork<'_>, op: &Op) -> Outcome<()> {
-    let before = unit.set.record_count;
-    match op {
-        Op::Commit(work, to) => {
-            let (commit, body) = (**work).clone();
-            settle(to, unit_of_work::commit(unit, commit, Some(body)).await, before, unit)
-        }
-        Op::Input(work, to) => {
-            let (key, input, body) = (**work).clone();
-            settle(to, unit_of_work::append_input(unit, &key, input, Some(body)).await, before, unit)
-        }
-        Op::Start(start, to) => {
-            let StartRun { run, claim, input_hash, body, signal_body } = (**start).clone();
-            let encoded = EncodedStart { run: Some(body), signal: Some(signal_body) };
-            let started = unit_of_work::start_run(unit, run, claim.as_ref(), input_hash, encoded).await;
-            settle(to, started, before, unit)
-        }
-        Op::Restore(work, to) => settle(to, unit_of_work::restore_run(unit, work).await, before, unit),
-        Op::ClaimRun(work, to) => {
-            let input = work.input.clone().map(|(input, body)| (input, Some(body)));
-            settle(to, unit_of_work::claim_run(unit, &work.run, &work.worker, input).await, before, unit)
-        }
-        Op::Release(key, epoch, to) => settle(to, unit_of_work::release_run(unit, key, *epoch).await, before, unit),
-        Op::Report(work, to) => {
-            let Report { task, claim, report, lease } = &**work;
-            let reported = unit_of_work::report_task(unit, task, *claim, report.clone(), *lease).await;
-            settle(to, reported, before, unit)
-        }
-        Op::RetryTask(task, to) => settle(to, unit_of_work::retry_task(unit, task).await, before, unit),
-        Op::Expire(..) => Ok(()),
-    }
-}
+impl Replies for UnitOfWork<'_> {
+    type Settled = ();
 
-/// Stores a value or a refusal; anything else fails the batch, and so does a refusal after a change (DB2).
-fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, unit: &mut UnitOfWork<'_>) -> Outcome<()> {
-    let answer = match outcome {
-        Ok(value) => Ok(value),
-        Err(Trouble::Refused(error)) if unit.set.record_count != before => return Err(Trouble::Damaged(error)),
-        Err(Trouble::Refused(error)) => {
-            if let StoreError::LogCorrupt { key, .. } = &error {
-                unit.hurt.insert(key.clone()); // DB10
+    /// Stores a value or a refusal; anything else fails the batch, and so does a refusal after a change (DB2).
+    fn settle<T: Send>(&mut self, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<()> {
+        let answer = match outcome {
+            Ok(value) => Ok(value),
+            Err(Trouble::Refused(error)) if self.set.record_count != self.records_before => return Err(Trouble::Damaged(error)),
+            Err(Trouble::Refused(error)) => {
+                if let StoreError::LogCorrupt { key, .. } = &error {
+                    self.hurt.insert(key.clone()); // DB10
+                }
+                Err(error)
             }
-            Err(error)
-        }
-        Err(trouble) => return Err(trouble),
-    };
-    to.put(answer);
-    Ok(())
+            Err(trouble) => return Err(trouble),
+        };
+        to.put(answer);
+        Ok(())
+    }
 }
 
 /// Handles due work. One statement finds out whether there is any; mostly there is none.

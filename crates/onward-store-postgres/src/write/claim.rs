@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use onward_core::task::Task;
 use onward_core::{Index, Name, Record, RunKey, Timestamp};
+use onward_store::durable::seal::number;
 use onward_store::durable::{StoredChange, large};
 use onward_store::unit_of_work::{QueuedTask, RunRef};
 use onward_store::{ClaimRuns, ClaimTasks};
@@ -77,7 +78,7 @@ impl UnitOfWork<'_> {
             let sql = |text: &str| {
                 let (kinds, versions) = pairs.iter().cloned().unzip();
                 let sql = Sql::new(text).text(request.namespace.as_str()).texts(kinds).texts(versions); // S6
-                sql.number(limit_number(wanted)).numbers(looked_at.clone())
+                sql.number(number(wanted)).numbers(looked_at.clone())
             };
             let statements = [sql(READY_COUNT), sql(READY_RUNS)];
             let mut answers = self.db.pipeline(None, &statements, None).await?.into_iter();
@@ -144,8 +145,7 @@ impl UnitOfWork<'_> {
         let pairs = request.queues.iter().flat_map(|queue| request.kinds.iter().map(move |kind| (queue, kind)));
         let (queues, kinds): (Vec<String>, Vec<String>) =
             pairs.map(|(queue, kind)| (text_of(queue.as_ref()), kind.as_str().to_owned())).unzip();
-        let sql =
-            Sql::new(READY_TASKS).text(request.namespace.as_str()).texts(queues).texts(kinds).number(limit_number(request.limit));
+        let sql = Sql::new(READY_TASKS).text(request.namespace.as_str()).texts(queues).texts(kinds).number(number(request.limit));
         let found = self.db.query(&sql).await?;
         let (numbers, call_ids): (Vec<i64>, Vec<Vec<u8>>) =
             found.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, Vec<u8>>(1))).unzip();
@@ -192,7 +192,7 @@ impl UnitOfWork<'_> {
             "SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.state = 3 AND t.visible <= $1 ORDER BY t.visible, t.ord
                LIMIT $2 FOR UPDATE OF t SKIP LOCKED"
         );
-        let rows = self.db.query(&Sql::new(text).number(self.set.now.0 as i64).number(limit_number(SHOWN_MAX))).await?;
+        let rows = self.db.query(&Sql::new(text).number(self.set.now.0 as i64).number(number(SHOWN_MAX))).await?;
         let is_cut = rows.len() >= SHOWN_MAX;
         let mut shown = Vec::new();
         for row in rows {
@@ -240,8 +240,4 @@ fn whole_log(key: &RunKey, rows: &[tokio_postgres::Row]) -> Option<Vec<Record>> 
 
 pub(crate) fn text_of(name: Option<&Name>) -> String {
     name.map_or("", Name::as_str).to_owned()
-}
-
-pub(crate) fn limit_number(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use onward_core::{KindSchemas, Name, RunHead, RunKey, WorkerId};
-use onward_store::durable::seal::{seal, unseal_bytes};
+use onward_core::{KindSchemas, RunHead, RunKey, WorkerId};
+use onward_store::durable::seal::{number, seal, unseal_bytes};
 use onward_store::unit_of_work::RunRef;
 use onward_store::{Delete, OutboxId, Retention, StoreError};
 
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
 use crate::row::crc;
-use crate::write::claim::{limit_number, text_of};
+use crate::write::claim::text_of;
 use crate::write::unit::UnitOfWork;
 
 /// Number of runs that cannot be deleted yet and are skipped in one call, per run to delete.
@@ -34,7 +34,7 @@ impl UnitOfWork<'_> {
     pub async fn delete_run(&mut self, key: &RunKey, reason: &str) -> Outcome<u64> {
         // A damaged run can be deleted: its columns are sufficient.
         let sql = Sql::new("SELECT rk, status, kind FROM onward.runs WHERE ns = $1 AND id = $2");
-        let rows = self.db.query(&sql.text(key.namespace.as_str()).text(key.id.as_str())).await?;
+        let rows = self.db.query(&sql.key(key)).await?;
         let Some(row) = rows.first() else { return Err(StoreError::RunNotFound { key: key.clone() }.into()) };
         let (rk, kind): (i64, String) = (row.get(0), row.get(2));
         let locked = self.set.runs.get(key).map(|run| &self.set.runs[run].head);
@@ -57,7 +57,7 @@ impl UnitOfWork<'_> {
             return Ok(Some("it is not closed"));
         }
         let text = "SELECT 1 FROM onward.runs WHERE parent_ns = $1 AND parent_id = $2 AND status < 4 LIMIT 1";
-        let children = Sql::new(text).text(key.namespace.as_str()).text(key.id.as_str());
+        let children = Sql::new(text).key(key);
         if !self.db.query(&children).await?.is_empty() {
             return Ok(Some("it has an open child"));
         }
@@ -89,7 +89,7 @@ impl UnitOfWork<'_> {
         for kind in
             self.kinds_of("SELECT kind FROM onward.runs WHERE ended IS NOT NULL AND kind > $1 ORDER BY kind LIMIT 1").await?
         {
-            if let Some(before) = self.kept_since(retention, &kind) {
+            if let Some(before) = retention.kept_since(&kind, self.set.now) {
                 deleted += self.delete_ended(&kind, before, limit - deleted).await?;
             }
         }
@@ -101,7 +101,7 @@ impl UnitOfWork<'_> {
     async fn delete_ended(&mut self, kind: &str, before: i64, limit: usize) -> Outcome<usize> {
         let (mut deleted, mut passed) = (0, 0);
         while deleted < limit && passed < limit.saturating_mul(PASSED_OVER) {
-            let (wanted, behind) = (limit_number(limit - deleted), limit_number(passed));
+            let (wanted, behind) = (number(limit - deleted), number(passed));
             let rows = self.db.query(&Sql::new(ENDED).text(kind).number(before).number(wanted).number(behind)).await?;
             if rows.is_empty() {
                 break;
@@ -139,18 +139,12 @@ impl UnitOfWork<'_> {
     /// Deletes the records of manual deletions after the retention time of their kind.
     async fn forget_deleted(&mut self, retention: &Retention) -> Outcome<()> {
         for kind in self.kinds_of("SELECT kind FROM onward.deleted WHERE kind > $1 ORDER BY kind LIMIT 1").await? {
-            if let Some(before) = self.kept_since(retention, &kind) {
+            if let Some(before) = retention.kept_since(&kind, self.set.now) {
                 let sql = Sql::new("DELETE FROM onward.deleted WHERE kind = $1 AND at <= $2").text(kind).number(before);
                 self.db.query(&sql).await?;
             }
         }
         Ok(())
-    }
-
-    /// Returns the time up to which ended runs of this kind are past their retention.
-    fn kept_since(&self, retention: &Retention, kind: &str) -> Option<i64> {
-        let keep = i64::try_from(onward_core::time::millis(retention.of(&Name::new(kind).ok()?))).unwrap_or(i64::MAX);
-        Some((self.set.now.0 as i64).saturating_sub(keep))
     }
 
     /// Returns all kinds, with one index lookup each.

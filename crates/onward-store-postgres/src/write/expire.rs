@@ -2,13 +2,12 @@
 //! are not locked, and checks again under the lock.
 
 use onward_core::{CallId, Timestamp};
-use onward_store::durable::seal::{call_id_key, read_call_id};
+use onward_store::durable::seal::{call_id_key, number, read_call_id};
 use onward_store::unit_of_work::{Due, QueuedTask, RunRef, Timer};
 
 use crate::connection::sql::Sql;
 use crate::error::{Outcome, Trouble};
 use crate::notify::pulse::PendingWork;
-use crate::write::claim::limit_number;
 use crate::write::load::read_timer;
 use crate::write::unit::UnitOfWork;
 
@@ -135,7 +134,7 @@ impl UnitOfWork<'_> {
     /// Deletes expired sessions and returns the runs of their workers. If one of the runs is locked, the worker keeps its session
     /// until the next pass: this never waits, and no lease is left without a session (DB5).
     pub async fn delete_sessions(&mut self, limit: usize) -> Outcome<(Due<RunRef>, usize)> {
-        let sql = Sql::new(DUE_SESSIONS).number(self.set.now.0 as i64).number(limit_number(limit.saturating_add(1)));
+        let sql = Sql::new(DUE_SESSIONS).number(self.set.now.0 as i64).number(number(limit.saturating_add(1)));
         let mut workers: Vec<String> = self.db.query(&sql).await?.iter().map(|row| row.get(0)).collect();
         let mut more = workers.len() > limit;
         workers.truncate(limit);
@@ -161,7 +160,7 @@ impl UnitOfWork<'_> {
 
     /// Returns up to `limit` timers or tasks that seem to be due, and whether there are more.
     async fn due(&self, text: &str, limit: usize) -> Outcome<(Vec<(i64, CallId)>, bool)> {
-        let sql = Sql::new(text).number(self.set.now.0 as i64).number(limit_number(limit.saturating_add(1)));
+        let sql = Sql::new(text).number(self.set.now.0 as i64).number(number(limit.saturating_add(1)));
         let rows = self.db.query(&sql).await?;
         let call_ids = rows.iter().take(limit).map(|row| Ok((row.get(0), read_call_id(row.get(1))?)));
         Ok((call_ids.collect::<Outcome<Vec<_>>>()?, rows.len() > limit))

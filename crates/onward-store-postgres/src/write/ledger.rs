@@ -8,7 +8,7 @@ use onward_core::ledger::{LedgerKey, LedgerSum, SpendQuery, SpendRow, SpendTally
 use onward_core::root_run::root_run;
 use onward_store::durable::seal::{seal, unseal};
 use onward_store::unit_of_work::RunRef;
-use onward_store::{PAGE_DEFAULT, StoreError};
+use onward_store::{StoreError, page_limit};
 use tokio_postgres::Row;
 
 use crate::connection::sql::{Db, Sql};
@@ -117,7 +117,7 @@ pub(crate) async fn spend(db: &Db, query: &SpendQuery) -> Outcome<Vec<SpendRow>>
             break;
         }
     }
-    Ok(tally.finish(if query.limit == 0 { PAGE_DEFAULT } else { query.limit }))
+    Ok(tally.finish(page_limit(query.limit)))
 }
 
 fn select(query: &SpendQuery, (first, last): (u32, u32), after: Option<&LedgerKey>) -> Sql {

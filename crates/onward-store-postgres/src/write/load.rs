@@ -20,9 +20,9 @@ use crate::clock::StoreClock;
 use crate::connection::sql::{Db, Sql};
 use crate::connection::transaction::Wants;
 use crate::error::{Outcome, damaged_row};
+use crate::read::reader::restore_payloads;
 use crate::restore_guard::{self, RestoreGuard};
 use crate::row::{crc, unseal_any_head, unseal_head};
-use crate::write::blobs;
 use crate::write::unit::{LockedRun, Stored, UnitOfWork, columns_of, stored_run};
 
 /// Columns of a run's row.
@@ -220,7 +220,7 @@ impl<'c> UnitOfWork<'c> {
 
     /// Restores the large payloads.
     pub async fn whole<C: HasPayloads>(&self, rk: i64, carrier: C) -> Outcome<C> {
-        blobs::restore(self.db, rk, carrier).await
+        restore_payloads(self.db, rk, carrier).await
     }
 
     /// Returns the locked run whose number is the first column of a row.

@@ -1,7 +1,6 @@
 //! Writes: a unit of work loads rows, decides, and saves what changed.
 
 pub(crate) mod appender;
-pub(crate) mod blobs;
 pub(crate) mod claim;
 pub(crate) mod delete;
 pub(crate) mod expire;

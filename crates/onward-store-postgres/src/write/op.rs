@@ -6,125 +6,38 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
-use onward_core::run::{Commit, Committed, Input};
-use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, RunKey};
+use onward_core::RunKey;
 use onward_store::durable::lanes::WAITING_MAX;
 use onward_store::durable::reply::{Pending, Slot};
-use onward_store::durable::{Body, ClaimRun, Lanes, RestoreWork, StartRun, Waits};
+use onward_store::durable::{Lanes, RunOp, Waits};
 use onward_store::sync;
-use onward_store::{Appended, ClaimedOne, Expired, Restored, Started, StoreError};
+use onward_store::{Expired, StoreError};
 use tokio::sync::Notify;
-
-type To<T> = Arc<Slot<T>>;
 
 /// Operations that may append to logs.
 pub(crate) enum Op {
-    Commit(Box<(Commit, Body)>, To<Committed>),
-    Start(Box<StartRun>, To<Started>),
-    Restore(Box<RestoreWork>, To<Restored>),
-    Input(Box<(RunKey, Input, Body)>, To<Appended>),
-    ClaimRun(Box<ClaimRun>, To<ClaimedOne>),
-    Release(RunKey, Epoch, To<()>),
-    Report(Box<Report>, To<()>),
-    RetryTask(TaskId, To<()>),
-    Expire(usize, To<Expired>),
-}
-
-pub(crate) struct Report {
-    pub task: TaskId,
-    pub claim: u64,
-    pub report: TaskReport,
-    pub lease: Duration,
+    Run(RunOp),
+    /// Finds its runs itself and therefore needs its own transaction.
+    Expire(usize, Arc<Slot<Expired>>),
 }
 
 impl Op {
     pub fn pending(&self) -> Arc<dyn Pending> {
         match self {
-            Op::Commit(_, to) => to.clone(),
-            Op::Start(_, to) => to.clone(),
-            Op::Restore(_, to) => to.clone(),
-            Op::Input(_, to) => to.clone(),
-            Op::ClaimRun(_, to) => to.clone(),
-            Op::Release(_, _, to) | Op::Report(_, to) | Op::RetryTask(_, to) => to.clone(),
+            Op::Run(op) => op.pending(),
             Op::Expire(_, to) => to.clone(),
         }
-    }
-
-    /// Returns the runs that the operation decides about; all are locked first.
-    pub fn keys(&self) -> Vec<RunKey> {
-        match self {
-            Op::Commit(work, _) => vec![work.0.key.clone()],
-            // With the parent: whether it has ended must not change meanwhile (L19).
-            Op::Start(work, _) => {
-                let parent = work.run.started.parent.as_ref().map(|link| link.run.clone());
-                parent.into_iter().chain([work.run.key.clone()]).collect()
-            }
-            Op::Restore(work, _) => vec![work.restore.key.clone()],
-            Op::Input(work, _) => vec![work.0.clone()],
-            Op::ClaimRun(work, _) => vec![work.run.clone()],
-            Op::Release(key, ..) => vec![key.clone()],
-            Op::Report(work, _) => vec![work.task.run.clone()],
-            Op::RetryTask(task, _) => vec![task.run.clone()],
-            Op::Expire(..) => Vec::new(),
-        }
-    }
-
-    /// Returns the run that selects the appender; none for an operation that finds its runs itself.
-    fn home(&self) -> Option<&RunKey> {
-        Some(match self {
-            Op::Commit(work, _) => &work.0.key,
-            Op::Start(work, _) => &work.run.key,
-            Op::Restore(work, _) => &work.restore.key,
-            Op::Input(work, _) => &work.0,
-            Op::ClaimRun(work, _) => &work.run,
-            Op::Release(key, ..) => key,
-            Op::Report(work, _) => &work.task.run,
-            Op::RetryTask(task, _) => &task.run,
-            Op::Expire(..) => return None,
-        })
-    }
-
-    /// Returns approximately how many bytes it writes.
-    fn weight(&self) -> usize {
-        match self {
-            Op::Commit(work, _) => work.1.weight(),
-            Op::Input(work, _) => work.2.weight(),
-            Op::Start(work, _) => work.body.weight() + work.signal_body.weight(),
-            Op::ClaimRun(work, _) => work.input.as_ref().map_or(0, |(_, body)| body.weight()),
-            Op::Report(work, _) => match work.report.without_cost() {
-                TaskReport::Completed(output) => output.data().len(),
-                _ => 0,
-            },
-            // A whole log gets its own transaction, or nearly.
-            Op::Restore(..) => BATCH_BYTES_MAX,
-            Op::Release(..) | Op::RetryTask(..) | Op::Expire(..) => 0,
-        }
-    }
-
-    /// Returns whether the operation finds its runs itself and therefore needs its own transaction.
-    pub fn is_alone(&self) -> bool {
-        matches!(self, Op::Expire(..))
-    }
-
-    pub fn makes_run(&self) -> bool {
-        matches!(self, Op::Start(..) | Op::Restore(..))
     }
 }
 
 impl Waits for Op {
     fn runs(&self) -> Vec<&RunKey> {
-        let parent = match self {
-            Op::Start(work, _) => work.run.started.parent.as_ref().map(|link| &link.run),
-            _ => None,
-        };
-        parent.into_iter().chain(self.home()).collect()
+        if let Op::Run(op) = self { op.runs() } else { Vec::new() }
     }
 
     fn bytes(&self) -> usize {
-        self.weight()
+        if let Op::Run(op) = self { op.bytes() } else { 0 }
     }
 }
 
@@ -150,11 +63,14 @@ impl Queues {
 
     pub fn submit(&self, op: Op) {
         let appenders = self.0.len() - 1;
-        let number = op.home().map_or(appenders, |key| {
-            let mut hasher = DefaultHasher::new();
-            key.hash(&mut hasher);
-            (hasher.finish() % appenders as u64) as usize
-        });
+        let number = match &op {
+            Op::Run(op) => {
+                let mut hasher = DefaultHasher::new();
+                op.key().hash(&mut hasher);
+                (hasher.finish() % appenders as u64) as usize
+            }
+            Op::Expire(..) => appenders,
+        };
         self.0[number].submit(op);
     }
 
@@ -207,8 +123,8 @@ impl OpQueue {
                     let mut bytes = 0;
                     return state.ops.take(max, |op| {
                         let is_first = bytes == 0;
-                        bytes += op.weight();
-                        !op.is_alone() && (is_first || bytes <= BATCH_BYTES_MAX)
+                        bytes += op.bytes();
+                        matches!(op, Op::Run(_)) && (is_first || bytes <= BATCH_BYTES_MAX)
                     });
                 }
                 if state.is_closing {

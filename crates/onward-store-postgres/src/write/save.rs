@@ -4,17 +4,18 @@
 //! Must never decide: every value is in the unit of work.
 
 use bytes::Bytes;
-use onward_core::{Hash, Name, RunHead, Timestamp};
-use onward_store::durable::seal::{call_id_key, due_number, seal};
+use onward_core::run::Wait;
+use onward_core::{CallId, Hash, RunHead, Timestamp};
+use onward_store::durable::seal::{call_id_key, due_number, seal, seal_bytes, task_state_number};
 use onward_store::durable::{Blobs, Body};
-use onward_store::unit_of_work::{NewRecord, QueuedTask};
+use onward_store::unit_of_work::{NewRecord, QueuedTask, Table, Timer};
 
 use crate::connection::sql::Sql;
-use crate::row::{crc, event_crc, seal_head, seal_message};
+use crate::row::{crc, event_crc, seal_head};
 use crate::write::claim::text_of;
 use crate::write::ledger;
 use crate::write::op::BATCH_BYTES_MAX;
-use crate::write::unit::{LockedRun, UnitOfWork, columns_of, state_column};
+use crate::write::unit::{LockedRun, UnitOfWork, columns_of};
 
 impl UnitOfWork<'_> {
     /// Returns the statement that writes everything, and further ones for rows it has no room for; none if nothing changed.
@@ -40,18 +41,8 @@ impl UnitOfWork<'_> {
     }
 
     fn save_waits(&mut self, runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
-        let (mut gone, mut rows) = (Gone::of(runs, |locked| locked.waits.is_cleared()), Vec::new());
-        for locked in runs {
-            for (call_id, wait) in locked.waits.changes() {
-                match wait {
-                    Some(wait) => rows.push((locked.own.rk, wait.clone())),
-                    None => gone.push(locked.own.rk, call_id),
-                }
-            }
-        }
-        if gone.is_empty() && rows.is_empty() {
-            return;
-        }
+        let Some((gone, rows)) = changes(runs, |locked| &locked.waits) else { return };
+        let mut rows: Vec<(i64, Wait)> = rows.into_iter().map(|(rk, _, wait)| (rk, wait.clone())).collect();
         rows.iter_mut().for_each(|(rk, wait)| self.blobs.push((*rk, Blobs::take(wait))));
         calls.push(
             gone.with(Sql::call("put_waits"))
@@ -66,18 +57,9 @@ impl UnitOfWork<'_> {
     }
 
     fn save_tasks(&mut self, runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
-        let (mut gone, mut rows) = (Gone::of(runs, |locked| locked.tasks.is_cleared()), Vec::new());
-        for locked in runs {
-            for (call_id, queued) in locked.tasks.changes() {
-                match queued {
-                    Some(queued) => rows.push((locked.own.rk, queued.clone())),
-                    None => gone.push(locked.own.rk, call_id),
-                }
-            }
-        }
-        if !gone.is_empty() || !rows.is_empty() {
-            calls.push(put_tasks(gone, rows, self.set.now, &mut self.blobs));
-        }
+        let Some((gone, rows)) = changes(runs, |locked| &locked.tasks) else { return };
+        let rows = rows.into_iter().map(|(rk, _, queued)| (rk, queued.clone())).collect();
+        calls.push(put_tasks(gone, rows, self.set.now, &mut self.blobs));
     }
 
     fn save_outbox(&mut self, calls: &mut Vec<Sql>) {
@@ -85,7 +67,7 @@ impl UnitOfWork<'_> {
         for (from, mut message) in std::mem::take(&mut self.set.outbox) {
             let rk = self.set.runs[from].own.rk;
             self.blobs.push((rk, Blobs::take(&mut message)));
-            rows.push((rk, seal_message(&message)));
+            rows.push((rk, seal_bytes(message.to_bytes())));
         }
         if !rows.is_empty() {
             let (numbers, data) = rows.into_iter().unzip();
@@ -120,7 +102,6 @@ impl UnitOfWork<'_> {
 /// Inserts or updates tasks.
 pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, QueuedTask)>, now: Timestamp, blobs: &mut Vec<(i64, Blobs)>) -> Sql {
     rows.iter_mut().for_each(|(rk, queued)| blobs.push((*rk, Blobs::take(&mut queued.task))));
-    let text_of = |name: Option<&Name>| name.map_or("", Name::as_str).to_owned();
     gone.with(Sql::call("put_tasks"))
         .numbers(rows.iter().map(|(rk, _)| *rk).collect())
         .byteses(rows.iter().map(|(_, row)| call_id_key(&row.task.id.call_id)).collect())
@@ -129,7 +110,7 @@ pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, QueuedTask)>, now: Times
         .texts(rows.iter().map(|(_, row)| row.task.kind.as_str().to_owned()).collect())
         .ints(rows.iter().map(|(_, row)| row.task.options.priority).collect())
         .numbers(rows.iter().map(|(_, row)| row.order).collect())
-        .smalls(rows.iter().map(|(_, row)| state_column(&row.task, now)).collect())
+        .smalls(rows.iter().map(|(_, row)| i16::from(task_state_number(&row.task, now))).collect())
         .numbers(rows.iter().map(|(_, row)| due_number(row.task.visible_at)).collect())
         .maybe_numbers(rows.iter().map(|(_, row)| row.task.due_at().map(due_number)).collect())
         .byteses(rows.iter().map(|(_, row)| seal(&row.task)).collect())
@@ -263,18 +244,9 @@ fn save_idempotency(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
 }
 
 fn save_timers(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
-    let (mut gone, mut rows) = (Gone::of(runs, |locked| locked.timers.is_cleared()), Vec::new());
-    for locked in runs {
-        for (call_id, timer) in locked.timers.changes() {
-            match timer {
-                Some(timer) => rows.push((locked.own.rk, call_id_key(call_id), due_number(timer.due_at), timer.is_frozen)),
-                None => gone.push(locked.own.rk, call_id),
-            }
-        }
-    }
-    if gone.is_empty() && rows.is_empty() {
-        return;
-    }
+    let Some((gone, rows)) = changes(runs, |locked| &locked.timers) else { return };
+    let row = |(rk, call_id, timer): (_, _, &Timer)| (rk, call_id_key(call_id), due_number(timer.due_at), timer.is_frozen);
+    let rows: Vec<(i64, Vec<u8>, i64, bool)> = rows.into_iter().map(row).collect();
     calls.push(
         gone.with(Sql::call("put_timers"))
             .numbers(rows.iter().map(|row| row.0).collect())
@@ -306,6 +278,33 @@ fn save_attributes(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
     );
 }
 
+/// A row to write, with the number of its run.
+type ChangedRow<'a, V> = (i64, &'a CallId, &'a V);
+
+/// Returns what changed in one table of the runs, if anything did.
+fn changes<V>(
+    runs: &[Box<LockedRun>],
+    table: impl Fn(&LockedRun) -> &Table<CallId, V>,
+) -> Option<(Gone, Vec<ChangedRow<'_, V>>)> {
+    let (mut gone, mut rows) = (Gone::default(), Vec::new());
+    for locked in runs {
+        let (rk, table) = (locked.own.rk, table(locked));
+        // A new run has no stored rows.
+        gone.runs.extend((table.is_cleared() && locked.own.stored.is_some()).then_some(rk));
+        for (call_id, row) in table.changes() {
+            match row {
+                Some(row) => rows.push((rk, call_id, row)),
+                None => {
+                    gone.numbers.push(rk);
+                    gone.call_ids.push(call_id_key(call_id));
+                }
+            }
+        }
+    }
+    let is_changed = !gone.runs.is_empty() || !gone.numbers.is_empty() || !rows.is_empty();
+    is_changed.then_some((gone, rows))
+}
+
 /// Rows to delete: all of a run, or by run and call id.
 #[derive(Default)]
 pub(crate) struct Gone {
@@ -315,21 +314,6 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    /// Collects the runs whose table was cleared and may have stored rows.
-    fn of(runs: &[Box<LockedRun>], is_cleared: impl Fn(&LockedRun) -> bool) -> Gone {
-        let cleared = runs.iter().filter(|locked| is_cleared(locked) && locked.own.stored.is_some());
-        Gone { runs: cleared.map(|locked| locked.own.rk).collect(), ..Gone::default() }
-    }
-
-    fn push(&mut self, rk: i64, call_id: &onward_core::CallId) {
-        self.numbers.push(rk);
-        self.call_ids.push(call_id_key(call_id));
-    }
-
-    fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.numbers.is_empty()
-    }
-
     fn with(self, call: Sql) -> Sql {
         call.numbers(self.runs).numbers(self.numbers).byteses(self.call_ids)
     }

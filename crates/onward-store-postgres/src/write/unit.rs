@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use onward_core::task::{Task, TaskState};
+use onward_core::task::Task;
 use onward_core::{Attribute, CallId, Epoch, Hash, Index, Name, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::durable::{Blobs, Body};
 use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, Rows, RunRef, Wanted, WorkingSet};
@@ -27,6 +27,8 @@ use crate::row::unseal_head;
 pub(crate) struct UnitOfWork<'c> {
     pub db: &'c Db,
     pub set: WorkingSet<PgRun, Body>,
+    /// Number of records before the current operation: one that is refused has added none (DB2).
+    pub records_before: usize,
     /// The state of the restore guard, read after the locks.
     pub sight: Sight,
     /// Reserved numbers for new runs.
@@ -69,20 +71,6 @@ pub(crate) type Columns = (Status, Name, Option<Name>, Timestamp, Option<Timesta
 /// Number of order numbers per microsecond of the database clock.
 pub(crate) const ORDERS_PER_MICROSECOND: i64 = 1024;
 
-/// The `state` of a queued task that is not visible yet; the other states are the numbers of [`TaskState`].
-const DELAYED: i16 = 3;
-/// The `state` of a queued task whose run is paused.
-const PAUSED: i16 = 4;
-
-/// Returns the value of the `state` column.
-pub(crate) fn state_column(task: &Task, now: Timestamp) -> i16 {
-    match task.state {
-        TaskState::Queued if !task.waits_its_turn() => PAUSED,
-        TaskState::Queued if !task.may_be_claimed(now) => DELAYED,
-        state => i16::from(state.number()),
-    }
-}
-
 /// Returns the columns of a run's row beside its head.
 pub(crate) fn columns_of(run: &LockedRun) -> Columns {
     let head = &run.head;
@@ -109,6 +97,7 @@ impl<'c> UnitOfWork<'c> {
         UnitOfWork {
             db,
             set,
+            records_before: 0,
             sight,
             fresh: VecDeque::new(),
             locked_keys: HashSet::new(),
@@ -121,27 +110,11 @@ impl<'c> UnitOfWork<'c> {
         }
     }
 
-    /// Returns a run, which must be locked. A damaged row must not look like a missing run (DB3).
-    pub fn find(&self, key: &RunKey) -> Outcome<Option<RunRef>> {
-        if self.damaged.contains_key(key) {
-            return Err(damaged_row(key, "the run").into());
-        }
-        let found = self.set.runs.get(key);
-        debug_assert!(found.is_some() || self.locked_keys.contains(key), "DB1: {key} was not locked");
-        Ok(found)
-    }
-
     pub fn add(&mut self, run: Box<LockedRun>) -> RunRef {
         let rk = run.own.rk;
         let run = self.set.runs.insert(run);
         self.numbers.insert(rk, run);
         run
-    }
-
-    /// Returns the next epoch: a time by the database clock, so that none is assigned twice, neither to the run nor to another
-    /// incarnation, nor by a restored database (DB9).
-    pub fn epoch_after(&self, last: Epoch) -> Epoch {
-        Epoch((last.0 + 1).max(self.sight.micros.max(self.sight.floor) as u64))
     }
 
     async fn read_past_head(&mut self, run: RunRef, generation: u32) -> Outcome<()> {
@@ -166,9 +139,10 @@ impl<'c> UnitOfWork<'c> {
         Ok(())
     }
 
-    /// Takes what is published once the transaction is durable.
+    /// Takes what is published once the transaction is durable. Which sessions are new is not known here.
     pub fn aftermath(&mut self) -> Aftermath {
-        Aftermath { changes: std::mem::take(&mut self.set.changes), due: self.set.due }
+        let due = self.set.due.into_iter().chain(self.set.sessions.values().copied()).min();
+        Aftermath { changes: std::mem::take(&mut self.set.changes), due }
     }
 }
 
@@ -192,8 +166,14 @@ impl Rows for UnitOfWork<'_> {
         &mut self.set
     }
 
+    /// Returns a run, which must be locked. A damaged row must not look like a missing run (DB3).
     async fn load_run(&mut self, key: &RunKey) -> Outcome<Option<RunRef>> {
-        self.find(key)
+        if self.damaged.contains_key(key) {
+            return Err(damaged_row(key, "the run").into());
+        }
+        let found = self.set.runs.get(key);
+        debug_assert!(found.is_some() || self.locked_keys.contains(key), "DB1: {key} was not locked");
+        Ok(found)
     }
 
     async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Outcome<()> {
@@ -221,11 +201,13 @@ impl Rows for UnitOfWork<'_> {
 
     fn new_run(&mut self, floor: Epoch) -> Outcome<(PgRun, Epoch)> {
         let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
-        Ok((PgRun { rk, stored: None, children: Some(Vec::new()) }, self.epoch_after(floor))) // L7
+        Ok((PgRun { rk, stored: None, children: Some(Vec::new()) }, self.next_epoch(floor))) // L7
     }
 
+    /// Returns the next epoch: a time by the database clock, so that none is assigned twice, neither to the run nor to another
+    /// incarnation, nor by a restored database (DB9).
     fn next_epoch(&mut self, last: Epoch) -> Epoch {
-        self.epoch_after(last)
+        Epoch((last.0 + 1).max(self.sight.micros.max(self.sight.floor) as u64))
     }
 
     /// Returns the time of an input. Expiry reads the clock before it has the locks, and times in a log must not go back.

@@ -2,9 +2,8 @@
 //!
 //! Must not need what only the writer thread knows: a body contains neither index nor time.
 
-use onward_core::event::RunStarted;
 use onward_core::log::CommitHeader;
-use onward_core::run::{Commit, Input};
+use onward_core::run::Input;
 use onward_core::{Event, Index, Record, Timestamp};
 
 use super::large::Blobs;
@@ -22,16 +21,8 @@ impl Body {
         self.bytes.len() + self.blobs.blobs.iter().map(|(_, data)| data.len()).sum::<usize>()
     }
 
-    pub fn of_commit(commit: &mut Commit) -> Body {
-        Body::encode(Some(commit.header()), &mut commit.events)
-    }
-
     pub fn of_input(input: &Input) -> Body {
         Body::encode(None, &mut vec![input.event.clone()])
-    }
-
-    pub fn of_start(started: &RunStarted) -> Body {
-        Body::encode(None, &mut vec![started.clone().into()])
     }
 
     pub fn of_record(record: &Record) -> Body {
@@ -39,7 +30,7 @@ impl Body {
     }
 
     /// Encodes `events`, which are moved into a record and back unchanged.
-    fn encode(commit: Option<CommitHeader>, events: &mut Vec<Event>) -> Body {
+    pub fn encode(commit: Option<CommitHeader>, events: &mut Vec<Event>) -> Body {
         let mut record = Record { index: Index(0), at: Timestamp(0), commit, events: std::mem::take(events) };
         let mut bytes = Vec::with_capacity(320);
         record.encode_body(&mut bytes);

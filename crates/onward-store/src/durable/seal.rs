@@ -1,8 +1,10 @@
-//! Encodings of values: checksummed messages, call ids as keys, positions in lists.
+//! Encodings of values: checksummed messages, call ids as keys, numbers.
 //!
 //! Must never return bytes that were not written: every value of [`seal`] carries a checksum that is verified.
 
 use onward_core::codec::Message;
+use onward_core::run::OutboxMessage;
+use onward_core::task::{Task, TaskState};
 use onward_core::{CallId, Timestamp};
 
 use crate::StoreError;
@@ -51,13 +53,9 @@ pub fn read_call_id(key: &[u8]) -> Result<CallId, StoreError> {
     path.as_deref().and_then(CallId::from_path).ok_or_else(|| damaged("a call id", "not readable"))
 }
 
-/// Returns the newest-first cursor of a list: a time and an id.
-pub fn cursor(at: Timestamp, id: &str) -> String {
-    crate::cursor::cursor(at, id)
-}
-
-pub fn parse_cursor(cursor: &str) -> Result<(u64, &str), StoreError> {
-    crate::parse_cursor(cursor).map(|(at, id)| (at.0, id))
+/// Converts a count or a limit to a database number.
+pub fn number(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
 }
 
 /// Converts a time to a database number, capped below [`NEVER`]: users may set times that no column can hold.
@@ -67,6 +65,25 @@ pub fn due_number(at: Timestamp) -> i64 {
 
 /// Due times from here on are frozen: the run is paused. A quarter of the range of `i64`.
 pub const NEVER: i64 = 1 << 61;
+
+/// Decodes an outbox message that was sealed.
+pub fn unseal_message(sealed: &[u8]) -> Result<OutboxMessage, StoreError> {
+    OutboxMessage::from_bytes(unseal_bytes("a message", sealed)?).map_err(|error| damaged("a message", error))
+}
+
+/// The state of a queued task that is not visible yet, as a column has it; the other states are the numbers of [`TaskState`].
+pub const DELAYED: u8 = 3;
+/// The state of a queued task whose run is paused.
+const PAUSED: u8 = 4;
+
+/// Returns the state of a task as a column has it.
+pub fn task_state_number(task: &Task, now: Timestamp) -> u8 {
+    match task.state {
+        TaskState::Queued if !task.waits_its_turn() => PAUSED,
+        TaskState::Queued if !task.may_be_claimed(now) => DELAYED,
+        state => state.number(),
+    }
+}
 
 /// Builds the error for stored data that cannot be read back.
 pub fn damaged(what: &str, why: impl std::fmt::Display) -> StoreError {

@@ -10,8 +10,8 @@ use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, 
 use super::state::{Generation, MemoryState, StoredRun};
 use crate::unit_of_work::QueuedTask;
 use crate::{
-    Delete, DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery,
-    cursor_after, parse_cursor, payloads,
+    Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, is_behind, page_limit,
+    parse_cursor, payloads,
 };
 
 impl MemoryState {
@@ -45,19 +45,9 @@ impl MemoryState {
 
     pub fn find_runs(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
         let before = query.cursor.as_deref().map(parse_cursor).transpose()?;
-        let mut found: Vec<RunHead> = self
-            .runs
-            .values()
-            .map(StoredRun::shown_head)
-            .filter(|head| query.matches(head))
-            .filter(|head| before.is_none_or(|(at, id)| (head.created_at, head.key.id.as_str()) < (at, id)))
-            .collect();
-        found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
-        let limit = limit_or_default(query.limit);
-        let more = found.len() > limit;
-        found.truncate(limit);
-        let next = found.last().filter(|_| more).map(cursor_after);
-        Ok(RunPage { runs: found, next })
+        let heads = self.runs.values().map(StoredRun::shown_head);
+        let found = heads.filter(|head| query.matches(head) && is_behind(head, before)).collect();
+        Ok(RunPage::of(found, page_limit(query.limit)))
     }
 
     pub fn open_versions(&self, namespace: &Namespace) -> Vec<VersionCount> {
@@ -72,13 +62,13 @@ impl MemoryState {
         let mut found: Vec<&Wait> =
             self.open_runs().flat_map(|run| run.waits.values()).filter(|wait| query.matches(wait)).collect();
         found.sort_by_key(|wait| (wait.requested_at, &wait.run, &wait.call_id));
-        found.into_iter().take(limit_or_default(query.limit)).cloned().collect()
+        found.into_iter().take(page_limit(query.limit)).cloned().collect()
     }
 
     pub fn find_tasks(&self, query: &TaskQuery) -> Vec<Task> {
         let mut found: Vec<&QueuedTask> = self.open_tasks().filter(|queued| query.matches(&queued.task)).collect();
         found.sort_by_key(|queued| queued.order);
-        found.into_iter().take(limit_or_default(query.limit)).map(|queued| queued.task.clone()).collect()
+        found.into_iter().take(page_limit(query.limit)).map(|queued| queued.task.clone()).collect()
     }
 
     pub fn open_task_counts(&self, namespace: &Namespace) -> Vec<TaskCount> {
@@ -147,13 +137,13 @@ impl MemoryState {
     pub fn sum_ledger(&self, query: &SpendQuery) -> Vec<SpendRow> {
         let mut tally = SpendTally::new(query.by);
         self.ledger.iter().filter(|(row, _)| query.matches(row)).for_each(|(row, sum)| tally.add(row, sum));
-        tally.finish(limit_or_default(query.limit))
+        tally.finish(page_limit(query.limit))
     }
 
     pub fn find_deleted(&self, query: &DeletedQuery) -> Vec<DeletedRun> {
         let namespace = |deleted: &&DeletedRun| deleted.key.namespace == query.namespace;
         let run = |deleted: &&DeletedRun| query.run.as_ref().is_none_or(|run| *run == deleted.key);
-        self.deleted.iter().rev().filter(namespace).filter(run).take(limit_or_default(query.limit)).cloned().collect()
+        self.deleted.iter().rev().filter(namespace).filter(run).take(page_limit(query.limit)).cloned().collect()
     }
 
     /// Returns why a run cannot be deleted yet (L20).
@@ -169,8 +159,4 @@ impl MemoryState {
             None
         }
     }
-}
-
-pub fn limit_or_default(limit: usize) -> usize {
-    if limit == 0 { PAGE_DEFAULT } else { limit }
 }

@@ -3,6 +3,7 @@
 //! An operation that is refused or panics drops its copies, so that the maps are unchanged.
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 
 use onward_core::task::Task;
 use onward_core::transfer::is_same_log;
@@ -255,7 +256,10 @@ impl Rows for MemoryRows<'_> {
         self.state.last_number = self.set.order;
         self.state.changes.append(&mut self.set.changes);
         for (worker, until) in std::mem::take(&mut self.set.sessions) {
-            self.state.sessions.entry(worker).or_insert(until);
+            if let Entry::Vacant(session) = self.state.sessions.entry(worker) {
+                session.insert(until);
+                self.set.announce_due(until);
+            }
         }
         if let Some(at) = self.set.due.take() {
             self.state.announce(at);

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::ledger::{LedgerKey, LedgerSum};
 use onward_core::run::{OutboxMessage, Wait};
-use onward_core::{CallId, KindSchemas, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{CallId, KindSchemas, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::admission::TakenSlot;
 use crate::durable::StoredChange;
 use crate::unit_of_work::{QueuedTask, Timer};
-use crate::{DeletedRun, OutboxId};
+use crate::{DeletedRun, OutboxId, shown};
 
 #[derive(Default)]
 pub struct MemoryState {
@@ -63,13 +63,8 @@ impl StoredRun {
         &self.current().head
     }
 
-    /// Returns the head as callers see it: a pending run that is leased has the status `running`.
     pub fn shown_head(&self) -> RunHead {
-        let mut head = self.head().clone();
-        if head.status == Status::Pending && self.lease.is_some() {
-            head.status = Status::Running;
-        }
-        head
+        shown(self.head().clone(), self.lease.is_some())
     }
 }
 

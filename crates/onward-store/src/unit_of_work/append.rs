@@ -2,13 +2,13 @@
 
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun};
-use onward_core::{Event, Hash, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Event, Record, RunHead, RunKey, Timestamp};
 
 use super::claim::claim;
 use super::effects::carry_out;
 use super::{LoadedRun, RecordBody, RowError, Rows, RunRef, Wanted, require, settle};
 use crate::admission::{self, Admission, TakenSlot};
-use crate::durable::{Body, StoredChange};
+use crate::durable::{Body, StartRun, StoredChange};
 use crate::{Appended, ClaimedRun, Started, StoreError};
 
 /// Appends a worker's commit.
@@ -65,22 +65,9 @@ fn put_first<R: Rows>(rows: &mut R, run: RunRef, first: Record, encoded: Option<
     set.notify(|set| StoredChange::Appended { head: set.runs[run].head.clone(), record: first });
 }
 
-/// A start whose records were encoded before.
-#[derive(Default)]
-pub struct EncodedStart {
-    pub run: Option<Body>,
-    pub signal: Option<Body>,
-}
-
 /// Starts a run, or finds it.
-pub async fn start_run<R: Rows>(
-    rows: &mut R,
-    run: NewRun,
-    claimer: Option<&WorkerId>,
-    input_hash: Hash,
-    encoded: EncodedStart,
-) -> Result<Started, R::Error> {
-    let NewRun { key, started, signal, .. } = run;
+pub async fn start_run<R: Rows>(rows: &mut R, start: StartRun) -> Result<Started, R::Error> {
+    let StartRun { run: NewRun { key, started, signal, .. }, claim: claimer, input_hash, body, signal_body } = start;
     if let Some(run) = rows.load_run(&key).await? {
         rows.load(run, Wanted::InputHash).await?;
         let loaded = &rows.set().runs[run];
@@ -89,7 +76,7 @@ pub async fn start_run<R: Rows>(
             return Err(StoreError::RunExists { key }.into()); // L18
         }
         let signal = match signal {
-            Some(signal) => Some(append_to(rows, run, *signal, encoded.signal).await?),
+            Some(signal) => Some(append_to(rows, run, *signal, signal_body).await?),
             None => None,
         };
         return Ok(Started { created: false, head: rows.set().runs[run].shown(), signal, claimed: None });
@@ -108,7 +95,7 @@ pub async fn start_run<R: Rows>(
     let (index, at) = (first.index, first.at);
     let mut records = claimer.is_some().then(|| vec![first.clone()]);
     let run = rows.set().runs.insert(LoadedRun::new(own, head, input_hash));
-    put_first(rows, run, first, encoded.run);
+    put_first(rows, run, first, body);
     for effect in effects {
         carry_out(rows, run, effect, index, at).await?;
     }
@@ -120,9 +107,9 @@ pub async fn start_run<R: Rows>(
             head.epoch = epoch;
             records.iter_mut().for_each(|records| records.push(admitted.record.clone()));
         }
-        take_input(rows, run, admission, encoded.signal).await?;
+        take_input(rows, run, admission, signal_body).await?;
     }
-    let claimed = claimer.and_then(|worker| claim(rows, run, worker)).map(|claimed| ClaimedRun { records, ..claimed });
+    let claimed = claimer.and_then(|worker| claim(rows, run, &worker)).map(|claimed| ClaimedRun { records, ..claimed });
     settle(rows, run);
     rows.save().await?;
     Ok(Started { created: true, head: rows.set().runs[run].shown(), signal, claimed })

@@ -5,12 +5,11 @@
 //! Invariants:
 //! - DB5: a worker that gets a run has a session, in the same write; a session ends only together with all leases of its worker.
 
-use onward_core::run::Input;
 use onward_core::{Epoch, RunKey, Status, WorkerId};
 
 use super::append::append_to;
 use super::{Rows, RunRef, require, settle};
-use crate::durable::Body;
+use crate::durable::ClaimRun;
 use crate::{ClaimRuns, ClaimedOne, ClaimedRun, StoreError};
 
 /// Leases pending runs that the worker can execute.
@@ -28,21 +27,17 @@ pub async fn claim_runs<R: Rows>(rows: &mut R, request: &ClaimRuns) -> Result<Ve
 }
 
 /// Appends an input to an unleased run and leases the run if it is pending then.
-pub async fn claim_run<R: Rows>(
-    rows: &mut R,
-    key: &RunKey,
-    worker: &WorkerId,
-    input: Option<(Input, Option<Body>)>,
-) -> Result<ClaimedOne, R::Error> {
-    let run = require(rows, key).await?;
+pub async fn claim_run<R: Rows>(rows: &mut R, request: ClaimRun) -> Result<ClaimedOne, R::Error> {
+    let ClaimRun { run: key, worker, input } = request;
+    let run = require(rows, &key).await?;
     if rows.set().runs[run].lease.is_some() {
-        return Err(StoreError::RunHeld { key: key.clone() }.into());
+        return Err(StoreError::RunHeld { key }.into());
     }
     let appended = match input {
         Some((input, encoded)) => Some(append_to(rows, run, input, encoded).await?),
         None => None,
     };
-    let mut claimed = claim(rows, run, worker);
+    let mut claimed = claim(rows, run, &worker);
     if let Some(granted) = &mut claimed {
         granted.records = rows.log_at_hand(run).await?;
     }

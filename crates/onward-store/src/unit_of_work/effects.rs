@@ -1,6 +1,7 @@
 //! Effects of an append: timers, tasks, waits, outbox messages.
 
 use onward_core::run::{Effect, wait_key};
+use onward_core::task::Task;
 use onward_core::{CallId, Index, Timestamp};
 
 use super::{QueuedTask, Rows, RunRef, Timer, Wanted};
@@ -26,8 +27,13 @@ pub(super) async fn carry_out<R: Rows>(
         Effect::OpenWait(wait) => set.change(run).waits.put(wait.call_id.clone(), *wait),
         Effect::CloseWait { call_id, token } => close_wait(rows, run, &call_id, TakenSlot { token, index, at }).await?,
         Effect::Send(message) => set.send(run, *message),
-        Effect::Freeze { at } => freeze(rows, run, at).await?,
-        Effect::Thaw { shift } => thaw(rows, run, shift).await?,
+        Effect::Freeze { at } => {
+            reschedule(rows, run, |timer| Timer { is_frozen: true, ..timer }, |task| task.freeze(at)).await?;
+        }
+        Effect::Thaw { shift } => {
+            let thaw = |timer: Timer| Timer { due_at: timer.due_at.after(shift), is_frozen: false };
+            reschedule(rows, run, thaw, |task| task.thaw(shift)).await?;
+        }
         Effect::Charge { row, sum } => {
             rows.load(run, Wanted::Ledger(&row)).await?;
             let ledger = &mut rows.set().change(run).ledger;
@@ -53,40 +59,25 @@ async fn close_wait<R: Rows>(rows: &mut R, run: RunRef, call_id: &CallId, answer
     Ok(())
 }
 
-async fn freeze<R: Rows>(rows: &mut R, run: RunRef, at: Timestamp) -> Result<(), R::Error> {
-    let (timers, tasks) = timers_and_tasks(rows, run).await?;
-    let set = rows.set();
-    for (call_id, timer) in timers {
-        set.put_timer(run, call_id, Timer { is_frozen: true, ..timer });
-    }
-    for mut queued in tasks {
-        queued.task.freeze(at);
-        set.put_task(run, queued);
-    }
-    Ok(())
-}
-
-async fn thaw<R: Rows>(rows: &mut R, run: RunRef, shift: std::time::Duration) -> Result<(), R::Error> {
-    let (timers, tasks) = timers_and_tasks(rows, run).await?;
-    let set = rows.set();
-    for (call_id, timer) in timers {
-        set.put_timer(run, call_id, Timer { due_at: timer.due_at.after(shift), is_frozen: false });
-    }
-    for mut queued in tasks {
-        queued.task.thaw(shift);
-        set.put_task(run, queued);
-    }
-    Ok(())
-}
-
-/// The timers and tasks of a run.
-type Frozen = (Vec<(CallId, Timer)>, Vec<QueuedTask>);
-
-async fn timers_and_tasks<R: Rows>(rows: &mut R, run: RunRef) -> Result<Frozen, R::Error> {
+/// Changes all timers and tasks of a run that is paused or resumed.
+async fn reschedule<R: Rows>(
+    rows: &mut R,
+    run: RunRef,
+    timer: impl Fn(Timer) -> Timer,
+    task: impl Fn(&mut Task),
+) -> Result<(), R::Error> {
     rows.load(run, Wanted::TimersAndTasks).await?;
-    let loaded = &rows.set().runs[run];
-    let timers = loaded.timers.all().map(|(call_id, timer)| (call_id.clone(), *timer)).collect();
-    Ok((timers, loaded.tasks.all().map(|(_, queued)| queued.clone()).collect()))
+    let set = rows.set();
+    let timers: Vec<_> = set.runs[run].timers.all().map(|(call_id, old)| (call_id.clone(), timer(*old))).collect();
+    let tasks: Vec<_> = set.runs[run].tasks.all().map(|(_, queued)| queued.clone()).collect();
+    for (call_id, timer) in timers {
+        set.put_timer(run, call_id, timer);
+    }
+    for mut queued in tasks {
+        task(&mut queued.task);
+        set.put_task(run, queued);
+    }
+    Ok(())
 }
 
 async fn end_run<R: Rows>(rows: &mut R, run: RunRef, goes_on: bool) -> Result<(), R::Error> {

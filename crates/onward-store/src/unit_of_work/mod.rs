@@ -24,7 +24,7 @@ use onward_core::ledger::LedgerKey;
 use onward_core::task::Task;
 use onward_core::{CallId, Epoch, Record, RunKey, Status, Timestamp};
 
-pub use append::{EncodedStart, append_input, commit, start_run};
+pub use append::{append_input, commit, start_run};
 pub use claim::{claim_run, claim_runs, release_run};
 pub use expire::expire;
 pub use restore::{put_rows, restore_run};

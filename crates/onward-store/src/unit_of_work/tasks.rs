@@ -1,26 +1,20 @@
 //! Tasks on their queues. [`Task`] itself decides about its outcome.
 
-use std::time::Duration;
-
 use onward_core::Status;
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
-use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport};
+use onward_core::task::{StaleReport, Task, TaskFate, TaskId};
 
 use super::append::{append_outcome, append_to};
 use super::{QueuedTask, RowError, Rows, RunRef, Wanted};
+use crate::durable::Report;
 use crate::{ClaimTasks, StoreError};
 
 /// Applies a worker's report on a task.
-pub async fn report_task<R: Rows>(
-    rows: &mut R,
-    id: &TaskId,
-    claim: u64,
-    report: TaskReport,
-    lease: Duration,
-) -> Result<(), R::Error> {
-    let (run, mut queued) = open_task(rows, id).await?.ok_or(StaleReport).map_err(StoreError::from)?;
-    let cost = report.attempt_ended(id, claim);
+pub async fn report_task<R: Rows>(rows: &mut R, report: Report) -> Result<(), R::Error> {
+    let Report { task: id, claim, report, lease } = report;
+    let (run, mut queued) = open_task(rows, &id).await?.ok_or(StaleReport).map_err(StoreError::from)?;
+    let cost = report.attempt_ended(&id, claim);
     let now = rows.set().now;
     let fate = queued.task.report(claim, report, lease, now).map_err(StoreError::from)?;
     end_attempt(rows, run, queued, fate, cost).await?;

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use onward_core::ledger::{LedgerKey, LedgerSum};
 use onward_core::run::{OutboxMessage, Wait};
 use onward_core::task::Task;
-use onward_core::{CallId, Event, Hash, Index, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{CallId, Event, Hash, Index, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use super::table::Table;
-use crate::SESSION_DEFAULT;
 use crate::admission::TakenSlot;
 use crate::durable::{Body, StoredChange};
+use crate::{SESSION_DEFAULT, shown};
 
 /// The loaded runs of one operation or batch, and everything it adds. `X` is what the store keeps with a run, `B` the stored form
 /// of a record.
@@ -145,13 +145,9 @@ impl<X, B> LoadedRun<X, B> {
         run
     }
 
-    /// Returns the head as callers see it: a pending run that a worker holds is running.
+    /// Returns the head as callers see it.
     pub fn shown(&self) -> RunHead {
-        let mut head = self.head.clone();
-        if head.status == Status::Pending && self.lease.is_some() {
-            head.status = Status::Running;
-        }
-        head
+        shown(self.head.clone(), self.lease.is_some())
     }
 }
 
@@ -258,12 +254,9 @@ impl<X, B> WorkingSet<X, B> {
         self.notify(|_| StoredChange::OutboxGrew);
     }
 
-    /// Opens a session for a worker that got a run, unless it has one.
+    /// Opens a session for a worker that got a run, unless it has one. The store announces the end of a new session.
     pub fn open_session(&mut self, worker: &WorkerId) {
-        let until = self.now.after(SESSION_DEFAULT);
-        if self.sessions.insert(worker.clone(), until).is_none() {
-            self.announce_due(until);
-        }
+        self.sessions.insert(worker.clone(), self.now.after(SESSION_DEFAULT));
     }
 }
 

@@ -20,9 +20,9 @@ fn every_list_of_runs_is_read_from_an_index_alone() {
             created_until: range.1.filter(|_| has(3)),
             ..RunQuery::default()
         };
-        let before = (5, "x".to_owned());
+        let before = (Timestamp(5), "x");
         for status in [None, Some(1)] {
-            let (sql, params) = select(&query, status, Some(&before).filter(|_| has(4)), 10);
+            let (sql, params) = select(&query, status, Some(before).filter(|_| has(4)), 10);
             let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let plan: Vec<String> = plan
                 .query_map(rusqlite::params_from_iter(params.iter()), |row| row.get(3))

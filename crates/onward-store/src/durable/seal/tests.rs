@@ -32,11 +32,11 @@ fn mutated_rows_are_refused_or_read_back_and_never_panic() {
         true
     });
     counts.assert_refuses();
-    let cursors = vec![cursor(Timestamp(7), "order/1:2").into_bytes()];
+    let cursors = vec![crate::lists::cursor(Timestamp(7), "order/1:2").into_bytes()];
     let counts = onward_testkit::mutate("cursors of lists", &cursors, |bytes| {
         let Ok(text) = std::str::from_utf8(bytes) else { return false };
-        let Ok((at, id)) = parse_cursor(text) else { return false };
-        assert_eq!(parse_cursor(&cursor(Timestamp(at), id)).unwrap(), (at, id));
+        let Ok((at, id)) = crate::parse_cursor(text) else { return false };
+        assert_eq!(crate::parse_cursor(&crate::lists::cursor(at, id)).unwrap(), (at, id));
         true
     });
     counts.assert_refuses();
