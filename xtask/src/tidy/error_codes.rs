@@ -46,8 +46,10 @@ fn codes_in(text: &str) -> Vec<&str> {
     for mistake in ["Mistake::new(\"", "Mistake::usage(\"", "Elsewhere { code: \""] {
         codes.extend(text.split(mistake).skip(1).filter_map(|rest| rest.split('"').next()));
     }
-    for (_, rest) in text.match_indices("fn code(&self) -> &'static str {").map(|(at, _)| text.split_at(at)) {
-        let body = rest.split("\n    }\n").next().unwrap_or_default();
+    for (at, _) in text.match_indices("fn code(&self) -> &'static str {") {
+        let line = text[..at].rsplit('\n').next().unwrap_or_default();
+        let end = format!("\n{}}}\n", &line[..line.len() - line.trim_start().len()]);
+        let body = text[at..].split(&*end).next().unwrap_or_default();
         codes.extend(body.split('"').skip(1).step_by(2));
     }
     codes
@@ -63,6 +65,7 @@ mod tests {
                     E::B(inner) => match inner {\n                C => \"c\",\n            },\n        }\n    }\n\n    \
                     fn hint() { \"no\" }\n}\n";
         assert_eq!(codes_in(text), ["a_b", "c"]);
+        assert_eq!(codes_in(&text.replace('\n', "\n    ")), ["a_b", "c"], "inside of a macro");
         assert_eq!(codes_in("Err(Mistake::usage(\"d\", text)) Mistake::new(\"e\", text)"), ["e", "d"]);
         assert_eq!(rows_in("error_table! {\n    AB \"a_b\" 404 Retry \"Text\"\n        => \"hint\";\n"), [("AB", "a_b")]);
     }
