@@ -1,7 +1,7 @@
 //! `cargo xtask torture`: the crash tests for longer, each round with a seed that it prints. First every kill, power loss and
-//! changed byte of the embedded store, of which the suite has a sample; then processes that are killed at random; then long logs,
-//! deep trees and wide fans in full size, random programs in large numbers, and mutated bytes for every decoder; then the crash
-//! matrix of agents, with every pair of deaths.
+//! changed byte of the embedded store, of which the suite has a sample; then processes that are killed at random; then random
+//! operations on stores; then long logs, deep trees and wide fans in full size, random programs in large numbers, and mutated
+//! bytes for every decoder; then the crash matrix of agents, with every pair of deaths.
 
 use anyhow::{Context, Result, bail};
 
@@ -38,6 +38,13 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         tests(&["--package", "onward-store-embedded", "--test", "embedded", "--"])?;
     }
     tests(&[&["--package", "onward-cli", "--test", "cli", "--"][..], killed].concat())?;
+    let mut operations = cargo(repository);
+    operations.env("ONWARD_CASES", "200");
+    let stores: &[&str] = match store {
+        "postgres" => &["--package", "onward-store-postgres"],
+        _ => &["--package", "onward-store", "--package", "onward-store-embedded"],
+    };
+    run(operations.arg("test").args(stores).args(["--all-features", "--tests", "--", "many_random_stories", "story"]))?;
     if store == "embedded" {
         let mut sizes = cargo(repository);
         sizes.env("ONWARD_SIZES", "full");

@@ -25,6 +25,12 @@ pub use differential::{differential, differential_of_known_workers};
 pub use kit::{Held, Kit};
 pub use random::random_operations;
 
+/// Returns the seeds of a random test: the first `usual` ones, more of them with `ONWARD_CASES`, or only `ONWARD_SEED`.
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    number("ONWARD_SEED").map_or(0..number("ONWARD_CASES").unwrap_or(usual), |seed| seed..seed + 1)
+}
+
 /// A store under test.
 pub trait Subject: Send {
     fn store(&self) -> Arc<dyn Store>;

@@ -13,14 +13,14 @@ onward_store::conformance_tests!(memory);
 
 #[test]
 fn many_random_stories_keep_every_invariant() {
-    for seed in 0..20 {
+    for seed in conformance::seeds(10) {
         conformance::random_operations(seed, 300, &memory);
     }
 }
 
 #[test]
 fn two_memory_stores_tell_the_same_story() {
-    for seed in 0..5 {
+    for seed in conformance::seeds(5) {
         let clock = Arc::new(ManualClock::default());
         let stores = [MemoryStore::new(clock.clone()), MemoryStore::new(clock.clone())];
         conformance::differential(seed, 300, &stores[0], &stores[1], &clock);

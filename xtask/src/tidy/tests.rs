@@ -47,6 +47,6 @@ fn an_index_that_differs_and_a_number_used_twice_are_refused() {
 
 #[test]
 fn an_error_code_without_a_row_is_refused() {
-    let found = problems(error_codes::check, &[("crates/x/src/a.rs", "Mistake { code: \"no_such_code\" }")]);
+    let found = problems(error_codes::check, &[("crates/x/src/a.rs", "Mistake::new(\"no_such_code\", text)")]);
     assert!(found.iter().any(|problem| problem.contains("`no_such_code` has no row")), "{found:?}");
 }

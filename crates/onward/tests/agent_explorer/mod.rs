@@ -177,7 +177,7 @@ fn an_agent_that_never_repeats_itself_is_paused() {
 }
 
 /// Number of random programs; `ONWARD_CASES` overrides it, and `cargo xtask torture` has 200,000.
-const CASES: u64 = 5_000;
+const CASES: u64 = 2_000;
 
 /// Random programs on random paths, with up to nine flips each.
 #[test]

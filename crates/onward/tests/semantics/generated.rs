@@ -22,7 +22,7 @@ use model::Model;
 use mutants::Mutant;
 
 /// Number of cases of the ordinary run: ten times as many as the last mutant needs. `cargo xtask torture` has 200,000.
-const CASES: u64 = 5_000;
+const CASES: u64 = 3_000;
 
 #[derive(Debug, Clone)]
 enum Op {

@@ -202,7 +202,7 @@ fn served_in_memory() -> Stage {
 /// Scenario 49: also between a tool call and its result.
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_anywhere_once_or_twice() {
-    singles_and_doubles::<Conversation>(100, in_memory).await;
+    singles_and_doubles::<Conversation>(40, in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
