@@ -60,6 +60,11 @@ impl LocalConnection {
         &self.worker().profile.id
     }
 
+    /// Returns whether the worker has code for the kind.
+    pub fn has_code_for(&self, kind: &Name) -> bool {
+        self.worker().profile.knows.contains_key(kind)
+    }
+
     pub fn runtime(&self) -> &Runtime {
         &self.membership.runtime
     }

@@ -13,10 +13,10 @@ mod translate;
 mod turn;
 
 use axum::response::Response;
-use onward_core::api::{Call, DecideRequest, StartRequest};
+use onward_core::api::{Call, DecideRequest, Signal, SignalRequest, StartRequest};
 use onward_core::conversation::MESSAGE;
 use onward_core::{Index, Name, RunKey};
-use onward_runtime::{CallRef, Decide, Runtime, RuntimeError, Signal};
+use onward_runtime::{CallRef, Decide, Runtime, RuntimeError};
 use onward_store::StoreError;
 
 use crate::auth::Scope;
@@ -128,9 +128,9 @@ impl AgUiRequest {
 
     async fn tell(&self, messages: &[UserMessage]) -> Result<(), Problem> {
         for message in messages {
-            self.by.check_also(Scope::Signal, &self.server).await?;
             let signal = Signal { name: Name::new(MESSAGE)?, payload: message.payload(), signal_id: Some(message.id.clone()) };
-            self.runtime().signal_run(&self.key, signal).await?;
+            let request = SignalRequest { run: self.key.clone(), signal };
+            verbs::execute(&self.server, &self.by, Call::SignalRun(request)).await?;
         }
         Ok(())
     }

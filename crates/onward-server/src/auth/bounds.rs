@@ -2,12 +2,13 @@
 //!
 //! Invariants:
 //! - BK1 (S4): a key that is bound to kinds can start, work on, signal, decide about and operate only runs and tasks of these
-//!   kinds. What the code of such a run starts is not restricted. Reading is allowed in the whole namespace.
+//!   kinds. What the code of such a run starts is not restricted. With the scope `read`, reading is allowed in the whole
+//!   namespace; a worker without it reads the logs of its kinds, and of runs whose tasks it executes.
 //! - BK2 (S4): a key that is bound to queues can start and work on only tasks of these queues.
 
 use std::collections::BTreeSet;
 
-use onward_core::{Name, RunKey, TASK_KIND_PREFIX};
+use onward_core::{ErrorCode, Name, RunKey, TASK_KIND_PREFIX};
 use onward_wire::worker::Hello;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +64,14 @@ impl Bounds {
     pub fn check_hello(&self, hello: &Hello) -> Result<(), AuthRefusal> {
         hello.kinds.iter().map(|offer| &offer.kind).chain(&hello.task_kinds).try_for_each(|kind| self.check_kind(kind))?;
         hello.queues.iter().try_for_each(|queue| self.check_queue(queue))
+    }
+}
+
+/// Refuses to signal a run that exists and has a kind that the caller's key is not for.
+pub(crate) async fn check_existing(server: &Server, caller: &Caller, run: &RunKey) -> Result<(), Problem> {
+    match check_run(server, Scope::Signal, caller, run).await {
+        Err(problem) if problem.code == ErrorCode::RunNotFound.as_str() => Ok(()),
+        checked => checked,
     }
 }
 

@@ -151,19 +151,20 @@ async fn prepare(
 /// checked where the body is read.
 fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, Problem> {
     let Some(scope) = route.scope.filter(|scope| *scope != Scope::Read) else { return Ok(None) };
-    if request.by.caller.bounds.kinds.is_none() || request.id.is_none() {
+    let bounds = &request.by.caller.bounds;
+    if bounds.is_none() || request.id.is_none() {
         return Ok(None);
     }
     let run = match route.path.split('/').nth(2) {
         Some("agents") if route.path.ends_with("/ag-ui") => {
-            request.by.caller.bounds.check_kind(&Name::new(request.id.as_deref().unwrap_or_default())?)?;
+            bounds.check_kind(&Name::new(request.id.as_deref().unwrap_or_default())?)?;
             return Ok(None);
         }
         Some("runs" | "drive" | "agents") => request.key()?,
         Some("tasks") if !route.path.ends_with("/retry") => request.key()?,
         Some("tasks" | "approvals" | "promises") => request.call()?.run,
         Some("workers") => return Ok(None), // kinds are checked in hello
-        // An external engine may give its run any kind.
+        // An external engine may give its run any kind and queue.
         _ => return Err(AuthRefusal::EveryKind.into()),
     };
     Ok(Some((scope, run)))

@@ -50,7 +50,9 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
         Call::StartRun(start) => {
             by.caller.bounds.check_kind(&start.kind)?;
             if start.signal.is_some() {
-                by.check_also(Scope::Signal, server).await?; // the run may exist already
+                // The run may exist already, with another kind since a handoff.
+                by.check_also(Scope::Signal, server).await?;
+                bounds::check_existing(server, &by.caller, &start.run).await?;
             }
             context.allowance = ceilings::of_start(start.budget, by, server).await?;
             start.budget = None;

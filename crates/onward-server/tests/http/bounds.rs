@@ -78,13 +78,85 @@ async fn what_a_body_names_is_of_the_keys_kinds_and_queues() {
     locked.send(&bound, "POST", "/v1/bulk", &bulk).await.expect(200);
     // The id of a run of another kind, with a signal.
     let start = json!({"kind": "own", "id": "r", "signal": {"name": "s"}}).to_string();
-    locked.send(&bound, "POST", "/v1/runs", &start).await.problem(409, "run_exists");
+    locked.send(&bound, "POST", "/v1/runs", &start).await.problem(403, "not_allowed");
     assert!(!locked.send(&root, "GET", "/v1/runs/r/events", "").await.body.contains("signal_received"));
     let night = locked.make_bound(queues(&["night"]));
     locked.until(&night, 200).await;
     refuse(&night, "/v1/tasks", json!({"kind": "mail"})).await;
     refuse(&night, "/v1/tasks", json!({"kind": "mail", "queue": "day"})).await;
     locked.send(&night, "POST", "/v1/tasks", &json!({"kind": "mail", "queue": "night"}).to_string()).await.expect(201);
+}
+
+/// Sends frames as a worker until a reply comes, and returns it.
+async fn reply_to(locked: &Locked, key: &ApiKey, worker: &str, frames: Value) -> Value {
+    let mut frames = frames;
+    loop {
+        let body = json!({"frames": frames}).to_string();
+        let sent = locked.send(key, "POST", &format!("/v1/workers/{worker}/frames?wait_ms=5000"), &body).await.expect(200);
+        if let Some(reply) = sent["frames"].as_array().unwrap().iter().find_map(|frame| frame.get("reply")) {
+            return reply["said"].clone();
+        }
+        frames = json!([]);
+    }
+}
+
+/// BK1: after a handoff the current kind decides.
+#[tokio::test]
+async fn a_run_that_was_handed_off_to_another_kind_gets_no_signal() {
+    let (locked, root, bound) = site().await;
+    locked.send(&root, "POST", "/v1/runs", &json!({"kind": "own", "id": "own:T1"}).to_string()).await.expect(201);
+    let driven = locked.send(&root, "POST", "/v1/drive/own%3AT1", "{}").await.expect(200);
+    let run = driven["frames"].as_array().unwrap().iter().find_map(|frame| frame.get("run")).unwrap();
+    let handoff =
+        json!({"type": "run_continued", "input": {"json": null}, "checkpoint": {"state": {"json": null}, "handoff": "theirs"}});
+    let commit = json!({"key": run["head"]["key"], "generation": 0, "epoch": run["head"]["epoch"], "n": 0, "commit_id": "1",
+        "horizon": 0, "events": [handoff]});
+    let frames = json!([{"commit": {"request": 1, "commit": commit}}]);
+    let reply = reply_to(&locked, &root, driven["worker"].as_str().unwrap(), frames).await;
+    assert!(reply.get("committed").is_some(), "{reply}");
+    assert_eq!(locked.send(&root, "GET", "/v1/runs/own%3AT1", "").await.expect(200)["kind"], "theirs");
+
+    let start = json!({"kind": "own", "id": "own:T1", "signal": {"name": "message"}});
+    let ag_ui = json!({"threadId": "T1", "runId": "1", "messages": [{"id": "m", "role": "user", "content": "hi"}],
+        "state": {}, "tools": [], "context": [], "forwardedProps": {}});
+    for (path, body) in
+        [("/v1/runs", start.clone()), ("/v1/agents/own/ag-ui", ag_ui), ("/v1/runs/own%3AT1/messages", json!({"content": "hi"}))]
+    {
+        locked.send(&bound, "POST", path, &body.to_string()).await.problem(403, "not_allowed");
+    }
+    let events = locked.send(&root, "GET", "/v1/runs/own%3AT1/events", "").await.body;
+    assert!(!events.contains("signal_received"), "{events}");
+    locked.send(&root, "POST", "/v1/runs", &start.to_string()).await.expect(200);
+}
+
+/// BK1, BK2: an external engine may give its run any kind and queue.
+#[tokio::test]
+async fn a_bound_key_writes_no_external_run() {
+    let (locked, root, bound) = site().await;
+    let night = locked.make_bound(queues(&["night"]));
+    locked.until(&night, 200).await;
+    locked.send(&root, "PUT", "/v1/external/e", &json!({"kind": "mail", "status": "running"}).to_string()).await.expect(201);
+    for key in [&bound, &night] {
+        for method in ["PUT", "DELETE"] {
+            let body = json!({"kind": "mail", "status": "running"}).to_string();
+            locked.send(key, method, "/v1/external/e", &body).await.problem(403, "not_allowed");
+        }
+    }
+}
+
+/// BK1: the scope `work` is enough to read the logs of the worker's own kinds and of runs whose tasks it executes, no others.
+#[tokio::test]
+async fn a_worker_reads_no_log_of_a_kind_that_it_has_no_code_for() {
+    let (locked, _, bound) = site().await;
+    let mut frames: Value = serde_json::from_str(&hello(&["own"], &["own-task"], &[""])).unwrap();
+    let forged = json!([{"task": {"run": {"namespace": "default", "id": "r"}, "generation": 0, "call_id": "0"}, "claim": 0}]);
+    frames["frames"][0]["hello"]["tasks"] = forged;
+    locked.send(&bound, "POST", "/v1/workers/w/frames", &frames.to_string()).await.expect(200);
+    let read = |id: &str| json!([{"read_log": {"request": 1, "run": {"namespace": "default", "id": id}}}]);
+    let said = reply_to(&locked, &bound, "w", read("r")).await;
+    assert_eq!(said["problem"]["code"], "run_not_found", "{said}");
+    let said = reply_to(&locked, &bound, "w", read("o")).await;
+    assert_eq!(said["log"]["records"][0]["events"][0]["type"], "run_started", "{said}");
 }
 
 /// BK1: to reopen the key of a kind releases the tasks of all kinds that use it.

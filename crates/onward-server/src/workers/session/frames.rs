@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onward_core::run::Commit;
+use onward_core::task::TaskId;
 use onward_core::{Epoch, RunKey};
 use onward_runtime::{Adoption, Emitted, WorkerConnection};
 use onward_store::{StoreError, payloads};
@@ -53,10 +54,10 @@ impl Session {
                 self.answer(request, async move { paused.await.map(|()| (Said::Done(wire::Done {}), None)) });
             }
             WorkerFrame::ReadLog(wire::ReadLog { request, run, generation, from, limit }) => {
-                let limit = (limit as usize).clamp(1, PAGE);
-                let records = WorkerConnection::read_log(&self.local, run, generation, from, limit);
+                let (session, limit) = (self.clone(), (limit as usize).clamp(1, PAGE));
                 self.answer(request, async move {
-                    let mut records = records.await?;
+                    session.check_readable(&run).await?;
+                    let mut records = WorkerConnection::read_log(&session.local, run, generation, from, limit).await?;
                     let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
                     Ok((Said::Log(wire::Log { records, more }), None))
                 });
@@ -137,6 +138,25 @@ impl Session {
             }
             Ok((Said::Committed(session.local.commit(commit).await?), None))
         });
+    }
+
+    /// Refuses to read the log of a run unless the worker has code for its kind or executes a task of it (BK1).
+    async fn check_readable(self: &Arc<Session>, run: &RunKey) -> Result<(), StoreError> {
+        let doubtful: Vec<(TaskId, u64)> = {
+            let state = self.lock();
+            if state.runs.contains_key(run) || state.tasks.keys().any(|task| task.run == *run) {
+                return Ok(());
+            }
+            state.doubtful.iter().filter(|(task, _)| task.run == *run).cloned().collect()
+        };
+        for (task, claim) in doubtful {
+            if self.adopt(&task, claim).await? == Adoption::Adopted {
+                return Ok(());
+            }
+        }
+        let head = self.local.runtime().store().read_run(run.clone(), None).await?;
+        let readable = head.filter(|head| self.local.has_code_for(&head.kind));
+        readable.map(drop).ok_or_else(|| StoreError::RunNotFound { key: run.clone() })
     }
 
     fn holds(&self, run: &RunKey, epoch: Epoch) -> bool {
