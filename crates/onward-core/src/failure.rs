@@ -3,7 +3,7 @@
 //! A [`Failure`] is data: it is recorded, compared and shown. It deliberately does not implement
 //! [`std::error::Error`], so that every error type converts into it with `?`.
 //!
-//! Invariant F1: a recorded failure's message, causes and details have at most [`FAILURE_BYTES_MAX`] bytes each, encrypted
+//! Invariant FL1: a recorded failure's message, causes and details have at most [`FAILURE_BYTES_MAX`] bytes each, encrypted
 //! details four times as much. Failures are shown in lists and copied from child to parent, so a large text must not fill the
 //! log.
 
@@ -112,7 +112,7 @@ impl Failure {
         Failure::new("timed_out", format!("{what} timed out"))
     }
 
-    /// Returns the failure as it is recorded: long parts are truncated and marked (F1).
+    /// Returns the failure as it is recorded: long parts are truncated and marked (FL1).
     pub fn bounded(mut self) -> Failure {
         truncate(&mut self.message, FAILURE_BYTES_MAX);
         self.diagnosis.iter_mut().for_each(|diagnosis| truncate(diagnosis, FAILURE_BYTES_MAX));

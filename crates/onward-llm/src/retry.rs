@@ -37,7 +37,7 @@ impl Default for ModelRetries {
 }
 
 /// Number of rate-limited attempts that use exactly the provider's delay, before delays grow.
-const PROMPT_MAX: u32 = 10;
+const UNDELAYED_MAX: u32 = 10;
 
 /// The failures of a call so far. Passed on from attempt to attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl ModelRetries {
         }
         // A call with a `retry-after` is retried at that time, together with all others that wait for the key. A later retry
         // would be overtaken by calls that were never refused. Delays grow only if the key stays rate-limited.
-        let prompt = if matches!(error.cause, Cause::RateLimited { retry_after: Some(_) }) { PROMPT_MAX } else { 1 };
+        let prompt = if matches!(error.cause, Cause::RateLimited { retry_after: Some(_) }) { UNDELAYED_MAX } else { 1 };
         let doubled = 2_u32.saturating_pow(count.saturating_sub(prompt));
         let delay = self.first_delay.saturating_mul(doubled).min(self.delay_max).max(error.retry_after().unwrap_or_default());
         let waited = Duration::from_millis(failures.waited_ms).saturating_add(delay);

@@ -17,7 +17,7 @@
 //!   results: the commit before may have left the run pending. A poll does not lead to a commit if nothing was delivered since a
 //!   commit that covers a poll: its result is durable already.
 //! - N6: the code of a paused run observes nothing more and starts nothing; results of its running steps are recorded at the
-//!   current horizon (see [`pause_state`]).
+//!   current horizon (see [`paused`]).
 
 mod approval;
 mod attribute;

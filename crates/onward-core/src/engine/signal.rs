@@ -149,11 +149,11 @@ impl Engine {
 
     /// Consumes the next matching signal up to the horizon, if there is one.
     pub fn try_signal(&mut self, pattern: &Pattern) -> Option<(Name, Payload)> {
-        self.try_heard(pattern).map(|(name, payload, _)| (name, payload))
+        self.try_signal_from(pattern).map(|(name, payload, _)| (name, payload))
     }
 
     /// Consumes a signal like [`Engine::try_signal`], and also returns its sender.
-    pub fn try_heard(&mut self, pattern: &Pattern) -> Option<(Name, Payload, Option<RunKey>)> {
+    pub fn try_signal_from(&mut self, pattern: &Pattern) -> Option<(Name, Payload, Option<RunKey>)> {
         self.look();
         let call_id = self.next_call_id();
         let signal = self.mailbox.pop(pattern)?;

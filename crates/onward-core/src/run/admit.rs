@@ -9,12 +9,21 @@ use crate::run::attribute;
 use crate::spend::budget;
 use crate::{CallId, Epoch, Event, Index, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp};
 
+fn why_fenced(epoch: Epoch, current: Epoch, n: u64, next: u64) -> String {
+    match current {
+        Epoch(0) => format!("this worker does not hold it under epoch {}", epoch.0),
+        current if current != epoch => format!("epoch {} is over, the run is in epoch {}", epoch.0, current.0),
+        _ if n != next => format!("commit {n} comes out of order, the next is {next}"),
+        _ => "the run has continued as new".to_owned(),
+    }
+}
+
 /// A rejected append. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("run {key} is {status}")]
     Closed { key: RunKey, status: Status },
-    #[error("the lease on run {key} is lost: epoch {} is not {}, or commit {n} is not {next}", epoch.0, current.0)]
+    #[error("the lease on run {key} is lost: {}", why_fenced(*epoch, *current, *n, *next))]
     Fenced { key: RunKey, epoch: Epoch, current: Epoch, n: u64, next: u64 },
     #[error("run {key} has unread inputs up to {tail}")]
     Unread { key: RunKey, tail: Index },

@@ -2,7 +2,6 @@
 
 pub(crate) mod connection;
 pub(crate) mod inbox;
-pub(crate) mod leases;
 pub(crate) mod list;
 pub(crate) mod local;
 pub(crate) mod profile;
@@ -11,3 +10,4 @@ pub(crate) mod replays;
 pub(crate) mod running_tasks;
 pub(crate) mod session;
 pub(crate) mod supply;
+pub(crate) mod unknown_leases;

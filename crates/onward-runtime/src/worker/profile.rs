@@ -19,10 +19,10 @@ use onward_store::sync::{lock, read, write};
 use tokio::sync::Notify;
 
 use crate::worker::connection::Question;
-use crate::worker::leases::Leases;
 use crate::worker::running_tasks::HeldTasks;
 use crate::worker::session::Session;
 use crate::worker::supply::Supply;
+use crate::worker::unknown_leases::UnknownLeases;
 
 /// The identity and the capabilities of a worker.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ pub(crate) struct Worker {
     pub questions: Supply<Question>,
     pub held: HeldTasks,
     pub session: Mutex<Session>,
-    pub leases: Leases,
+    pub leases: UnknownLeases,
     seats: AtomicUsize,
     /// Time of the last sign of life of a remote worker; `None` for a local one.
     pub heard_at: Option<Mutex<Timestamp>>,
@@ -81,7 +81,7 @@ impl Worker {
             questions: Supply::default(),
             held: HeldTasks::default(),
             session: Mutex::new(Session::new(now)),
-            leases: Leases::default(),
+            leases: UnknownLeases::default(),
             seats: AtomicUsize::new(0),
             away: AtomicBool::new(false),
             absent: AtomicBool::new(false),

@@ -231,7 +231,7 @@ fn every_failpoint_is_met() {
 }
 
 #[test]
-fn a_failed_sync_stops_the_store_and_loses_nothing_it_was_answered() {
+fn a_failed_sync_stops_the_store_and_loses_no_acknowledged_write() {
     let library = shim::library();
     let mut failed = 0;
     for count in [1, 2, 3, 5, 8, 13, 21, 34, 55] {

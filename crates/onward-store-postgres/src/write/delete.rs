@@ -1,8 +1,8 @@
-//! Deletion of runs (L20), and other single transactions: kinds, sessions, delivered outbox messages.
+//! Deletion of runs (L20), and other single transactions: kinds, delivered outbox messages.
 
 use std::collections::BTreeSet;
 
-use onward_core::{KindSchemas, RunHead, RunKey, WorkerId};
+use onward_core::{KindSchemas, RunHead, RunKey};
 use onward_store::durable::seal::{number, seal, unseal_bytes};
 use onward_store::unit_of_work::RunRef;
 use onward_store::{Delete, OutboxId, Retention, StoreError};
@@ -190,16 +190,5 @@ impl UnitOfWork<'_> {
             self.db.query(&sql).await?;
         }
         Ok(())
-    }
-
-    /// Extends a worker's session; returns whether there was one.
-    pub async fn heartbeat(&mut self, worker: &WorkerId, lease: std::time::Duration) -> Outcome<bool> {
-        let until = self.set.now.after(lease);
-        let text = "INSERT INTO onward.sessions(worker, until) VALUES ($1, $2)
-          ON CONFLICT (worker) DO UPDATE SET until = excluded.until RETURNING xmax <> 0";
-        let sql = Sql::new(text).text(worker.as_str()).number(until.0 as i64);
-        let rows = self.db.query(&sql).await?;
-        self.set.announce_due(until);
-        Ok(rows.first().is_some_and(|row| row.get(0)))
     }
 }

@@ -8,4 +8,5 @@ pub(crate) mod ledger;
 pub(crate) mod load;
 pub(crate) mod op;
 pub(crate) mod save;
+pub(crate) mod session;
 pub(crate) mod unit;

@@ -120,10 +120,10 @@ impl OpQueue {
             {
                 let mut state = self.lock();
                 if !state.ops.is_empty() {
-                    let mut bytes = 0;
+                    let mut bytes = 0_usize;
                     return state.ops.take(max, |op| {
                         let is_first = bytes == 0;
-                        bytes += op.bytes();
+                        bytes = bytes.saturating_add(op.bytes());
                         matches!(op, Op::Run(_)) && (is_first || bytes <= BATCH_BYTES_MAX)
                     });
                 }

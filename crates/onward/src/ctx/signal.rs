@@ -115,7 +115,7 @@ impl<C> SignalSource<C> {
     /// Takes all available signals with their raw payloads.
     #[cfg(feature = "agents")]
     pub(crate) fn drain_payloads(&self) -> Vec<ReceivedSignal<Payload>> {
-        let next = || self.ctx.cell.look("drain", |engine| engine.try_heard(&self.pattern));
+        let next = || self.ctx.cell.look("drain", |engine| engine.try_signal_from(&self.pattern));
         let heard =
             |(_, value, sender): (Name, Payload, Option<RunKey>)| ReceivedSignal { from: sender.map(|sender| sender.id), value };
         std::iter::from_fn(next).map(heard).collect()
@@ -174,7 +174,7 @@ fn drain<T: DeserializeOwned, V>(
         if !taken.is_empty() && matches!(next, Some(Err(_))) {
             return Ok(taken);
         }
-        let signal = cell.look("drain", |engine| engine.try_heard(pattern));
+        let signal = cell.look("drain", |engine| engine.try_signal_from(pattern));
         let (Some((name, _, sender)), Some(value)) = (signal, next) else { return Ok(taken) };
         taken.push(make(name, sender, value?));
     }

@@ -20,7 +20,7 @@ use crate::worker::profile::Worker;
 const NO_EPOCH: Epoch = Epoch(0);
 
 #[derive(Default)]
-pub(crate) struct Leases {
+pub(crate) struct UnknownLeases {
     /// Runs that their start may have leased to the worker, after the caller gave up.
     orphans: Mutex<Vec<Orphan>>,
     /// When to compare the store's leases of the worker with the known ones.
@@ -34,7 +34,7 @@ struct Orphan {
     until: Timestamp,
 }
 
-impl Leases {
+impl UnknownLeases {
     pub fn add_orphan(&self, key: RunKey, until: Timestamp) {
         lock(&self.orphans).push(Orphan { key, until });
     }
