@@ -100,7 +100,7 @@ impl Runtime {
 
     /// Returns the run with the id of the fork if the same fork created it.
     async fn find_fork(&self, fork: &Fork, original: &RunHead) -> Result<Option<Restored>, RuntimeError> {
-        // A fork continues in the generation that was copied. Older forks without their earlier logs continue in generation 0.
+        // A fork with the logs before it continues in the generation that was copied, any other one in generation 0.
         for generation in [original.generation, 0] {
             let Some(log) = self.store().read_run(fork.key.clone(), Some(generation)).await? else { continue };
             if is_made_by(&read_records(self, &log).await?, original, fork) {

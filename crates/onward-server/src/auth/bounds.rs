@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use onward_core::{ErrorCode, Name, RunKey, TASK_KIND_PREFIX};
+use onward_runtime::RuntimeError;
 use onward_wire::worker::Hello;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,15 @@ pub(crate) async fn check_existing(server: &Server, caller: &Caller, run: &RunKe
         Err(problem) if problem.code == ErrorCode::RunNotFound.as_str() => Ok(()),
         checked => checked,
     }
+}
+
+/// Refuses to copy a generation of a run that had, before a handoff, a kind that the caller's key is not for.
+pub(crate) async fn check_generation(server: &Server, caller: &Caller, run: &RunKey, generation: u32) -> Result<(), Problem> {
+    if caller.bounds.kinds.is_none() {
+        return Ok(());
+    }
+    let head = server.runtime().store().read_run(run.clone(), Some(generation)).await.map_err(RuntimeError::from)?;
+    head.map_or(Ok(()), |head| Ok(caller.bounds.check_kind(&head.kind)?))
 }
 
 /// Refuses to act on a run of a kind that the caller's key is not for.

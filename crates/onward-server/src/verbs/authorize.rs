@@ -64,7 +64,11 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
             start.trace = start.trace.take().or_else(trace);
         }
         Call::ResumeRun(resume) => ceilings::check_resume(resume.budget, by, server)?,
-        Call::RetryRun(_) | Call::ForkRun(_) | Call::ResetRun(_) => {
+        Call::RetryRun(_) => context.budget_max = ceilings::of_copy(by, server),
+        Call::ForkRun(fork) | Call::ResetRun(fork) => {
+            if let Some(generation) = fork.generation {
+                bounds::check_generation(server, &by.caller, &fork.run, generation).await?;
+            }
             context.budget_max = ceilings::of_copy(by, server);
         }
         Call::BulkRuns(bulk) | Call::BulkDelete(bulk) => {

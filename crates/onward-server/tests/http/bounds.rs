@@ -100,22 +100,42 @@ async fn reply_to(locked: &Locked, key: &ApiKey, worker: &str, frames: Value) ->
     }
 }
 
+/// Starts a run and hands it off to another kind.
+async fn start_and_hand_off(locked: &Locked, root: &ApiKey, id: &str, kind: &str, to: &str) {
+    locked.send(root, "POST", "/v1/runs", &json!({"kind": kind, "id": id}).to_string()).await.expect(201);
+    let path = id.replace(':', "%3A");
+    let driven = locked.send(root, "POST", &format!("/v1/drive/{path}"), "{}").await.expect(200);
+    let run = driven["frames"].as_array().unwrap().iter().find_map(|frame| frame.get("run")).unwrap();
+    let checkpoint = json!({"state": {"json": null}, "handoff": to});
+    let continued = json!({"type": "run_continued", "input": {"json": null}, "checkpoint": checkpoint});
+    let commit = json!({"key": run["head"]["key"], "generation": 0, "epoch": run["head"]["epoch"], "n": 0, "commit_id": "1",
+        "horizon": 0, "events": [continued]});
+    let frames = json!([{"commit": {"request": 1, "commit": commit}}]);
+    let reply = reply_to(locked, root, driven["worker"].as_str().unwrap(), frames).await;
+    assert!(reply.get("committed").is_some(), "{reply}");
+    assert_eq!(locked.send(root, "GET", &format!("/v1/runs/{path}"), "").await.expect(200)["kind"], to);
+}
+
+/// BK1: a copy of an earlier generation would be a run of the kind before the handoff.
+#[tokio::test]
+async fn a_generation_of_another_kind_is_not_copied() {
+    let (locked, root, bound) = site().await;
+    start_and_hand_off(&locked, &root, "h", "theirs", "own").await;
+    let earlier = json!({"id": "copy", "generation": 0}).to_string();
+    for verb in ["fork", "reset"] {
+        locked.send(&bound, "POST", &format!("/v1/runs/h/{verb}"), &earlier).await.problem(403, "not_allowed");
+    }
+    locked.send(&root, "GET", "/v1/runs/copy", "").await.problem(404, "run_not_found");
+    locked.send(&bound, "POST", "/v1/runs/h/fork", &json!({"id": "own-copy"}).to_string()).await.expect(201);
+    locked.send(&root, "POST", "/v1/runs/h/fork", &earlier).await.expect(201);
+    assert_eq!(locked.send(&root, "GET", "/v1/runs/copy", "").await.expect(200)["kind"], "theirs");
+}
+
 /// BK1: after a handoff the current kind decides.
 #[tokio::test]
 async fn a_run_that_was_handed_off_to_another_kind_gets_no_signal() {
     let (locked, root, bound) = site().await;
-    locked.send(&root, "POST", "/v1/runs", &json!({"kind": "own", "id": "own:T1"}).to_string()).await.expect(201);
-    let driven = locked.send(&root, "POST", "/v1/drive/own%3AT1", "{}").await.expect(200);
-    let run = driven["frames"].as_array().unwrap().iter().find_map(|frame| frame.get("run")).unwrap();
-    let handoff =
-        json!({"type": "run_continued", "input": {"json": null}, "checkpoint": {"state": {"json": null}, "handoff": "theirs"}});
-    let commit = json!({"key": run["head"]["key"], "generation": 0, "epoch": run["head"]["epoch"], "n": 0, "commit_id": "1",
-        "horizon": 0, "events": [handoff]});
-    let frames = json!([{"commit": {"request": 1, "commit": commit}}]);
-    let reply = reply_to(&locked, &root, driven["worker"].as_str().unwrap(), frames).await;
-    assert!(reply.get("committed").is_some(), "{reply}");
-    assert_eq!(locked.send(&root, "GET", "/v1/runs/own%3AT1", "").await.expect(200)["kind"], "theirs");
-
+    start_and_hand_off(&locked, &root, "own:T1", "own", "theirs").await;
     let start = json!({"kind": "own", "id": "own:T1", "signal": {"name": "message"}});
     let ag_ui = json!({"threadId": "T1", "runId": "1", "messages": [{"id": "m", "role": "user", "content": "hi"}],
         "state": {}, "tools": [], "context": [], "forwardedProps": {}});
