@@ -45,7 +45,7 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
             }
             None => format!("no worker serves task `{kind}`; the run is waiting"),
         },
-        BlockReason::LimitClosed => {
+        BlockReason::RateLimited => {
             let what = match model {
                 Some(model) => format!("the provider rate-limits the key of model `{model}`"),
                 None => format!("calls of task `{kind}` are rate-limited"),
@@ -92,22 +92,22 @@ pub struct PrintedBlockers {
 
 impl PrintedBlockers {
     /// Records a reason of the run itself and returns whether it must be printed.
-    pub fn is_news(&mut self, why: &'static str) -> bool {
+    pub fn is_new(&mut self, why: &'static str) -> bool {
         self.printed.insert((String::new(), why), None).is_none()
     }
 
     /// Records a reason of a task and returns whether it must be printed.
-    pub fn is_news_of(&mut self, blocker: &Blocker, now: Timestamp) -> bool {
+    pub fn is_new_blocker(&mut self, blocker: &Blocker, now: Timestamp) -> bool {
         let key = (blocker.task.to_string(), blocker.why.as_str());
-        let is_news = match (self.printed.get(&key), blocker.until) {
+        let is_new = match (self.printed.get(&key), blocker.until) {
             (None, _) => true,
             (Some(Some(printed)), Some(until)) => *printed <= now && until.since(*printed) > SAME,
             (Some(_), _) => false,
         };
-        if is_news {
+        if is_new {
             self.printed.insert(key, blocker.until);
         }
-        is_news
+        is_new
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests and replies about one run.
 
 use crate::budget::Budget;
-use crate::stream::{StreamFrame, StreamSaid};
+use crate::stream::{StreamContent, StreamFrame};
 use crate::{
     Attribute, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, message,
     numbered,
@@ -129,7 +129,7 @@ message! {
 impl StreamPage {
     /// Returns true if the run is closed and no frame follows.
     pub fn ends(&self) -> bool {
-        self.frames.last().is_some_and(|frame| matches!(frame.said, StreamSaid::End(_)))
+        self.frames.last().is_some_and(|frame| matches!(frame.content, StreamContent::End(_)))
     }
 }
 

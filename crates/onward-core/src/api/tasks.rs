@@ -80,7 +80,7 @@ impl Blocker {
             BlockReason::Quarantined => {
                 Some(format!("find out why its workers vanish, then run `onward queue retry {}`", self.task_ref()))
             }
-            BlockReason::LimitClosed | BlockReason::Retries => None,
+            BlockReason::RateLimited | BlockReason::Retries => None,
         }
     }
 }
@@ -90,7 +90,7 @@ numbered! {
         /// No known worker takes tasks of this kind from its queue.
         0 => NoWorker / "no_worker",
         /// The provider rate-limited the key that the task uses, for all workers that have the kind.
-        1 => LimitClosed / "limit_closed",
+        1 => RateLimited / "rate_limited",
         /// The task lost too many workers and is off its queue until an operator retries it.
         2 => Quarantined / "quarantined",
         /// The last attempt failed, and the retry delay is not over.

@@ -44,7 +44,7 @@ impl Runtime {
                 found.extend(failed.map(|_| blocker(task, BlockReason::Retries, Some(task.visible_at))));
                 continue;
             }
-            if self.hindered(task, &here, now).is_none() {
+            if self.blocker_of(task, &here, now).is_none() {
                 continue;
             }
             if anywhere.is_none() {
@@ -52,7 +52,7 @@ impl Runtime {
                 let elsewhere = self.known_elsewhere(&key.namespace).await.unwrap_or_default();
                 anywhere = Some(here.iter().cloned().chain(elsewhere).collect::<Vec<_>>());
             }
-            found.extend(self.hindered(task, anywhere.as_deref().unwrap_or_default(), now));
+            found.extend(self.blocker_of(task, anywhere.as_deref().unwrap_or_default(), now));
         }
         found.sort_by(|one, other| one.task.cmp(&other.task));
         Ok(found)
@@ -65,7 +65,7 @@ impl Runtime {
     }
 
     /// Returns why none of these workers takes a task that is due.
-    fn hindered(&self, task: &Task, workers: &[KnownWorker], now: Timestamp) -> Option<Blocker> {
+    fn blocker_of(&self, task: &Task, workers: &[KnownWorker], now: Timestamp) -> Option<Blocker> {
         let takes = |worker: &&KnownWorker| {
             worker.info.task_kinds.contains(&task.kind) && worker.info.queues.contains(&task.options.queue)
         };
@@ -79,6 +79,6 @@ impl Runtime {
         }
         // One worker whose key is not rate-limited is enough.
         let first = able.collect::<Option<Vec<_>>>()?.into_iter().min()?;
-        Some(blocker(task, BlockReason::LimitClosed, Some(now.after(first))))
+        Some(blocker(task, BlockReason::RateLimited, Some(now.after(first))))
     }
 }

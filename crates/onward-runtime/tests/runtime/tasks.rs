@@ -10,7 +10,7 @@ use onward_store::TaskQuery;
 use crate::faulty::When;
 use crate::kit::*;
 
-async fn scheduled(options: TaskOptions) -> (Kit, LocalConnection, Held) {
+async fn scheduled(options: TaskOptions) -> (Kit, LocalConnection, HeldRun) {
     let kit = Kit::new();
     let worker = kit.worker("w");
     kit.runtime.tick().await;

@@ -323,7 +323,7 @@ pub struct LogPosition {
 
 /// Event for an attached reader when the run waits or is paused.
 #[derive(Serialize)]
-pub struct Standstill<'a> {
+pub struct PauseFrame<'a> {
     pub status: &'static str,
     pub awaiting: &'a [Awaited],
     pub pause: Option<&'a RunPaused>,

@@ -47,7 +47,7 @@ everywhere! {
         let pause = paused(&run).await;
         assert_eq!(pause.reason, PauseReason::Diverged);
         let report = pause.divergence.unwrap();
-        assert_eq!((&*report.recorded, &*report.asked), ("task `charge` at 0 with input 7", "task `refund` at 0 with input 7"));
+        assert_eq!((&*report.recorded, &*report.attempted), ("task `charge` at 0 with input 7", "task `refund` at 0 with input 7"));
         assert_eq!(report.index.0, 1);
         assert!(report.hint.contains("onward run resume r"), "{}", report.hint);
         let log = run.log().await.unwrap();

@@ -209,7 +209,7 @@ pub fn format_pause(pause: &RunPaused) -> String {
     if let Some(report) = &pause.divergence {
         table.row(cells!["at event", report.index]);
         table.row(cells!["recorded", Cell::new(&report.recorded).paint(Style::green)]);
-        table.row(cells!["attempted", Cell::new(&report.asked).paint(Style::red)]);
+        table.row(cells!["attempted", Cell::new(&report.attempted).paint(Style::red)]);
         report.nearest.iter().for_each(|nearest| table.row(cells!["last match", nearest]));
         table.row(cells!["hint", report.hint]);
     }
