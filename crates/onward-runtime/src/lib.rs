@@ -45,7 +45,7 @@ pub use error::RuntimeError;
 pub use onward_core::TASK_KIND_PREFIX;
 pub use onward_core::api::{
     AppendEntry, AppendedEntry, BlockReason, Blocker, BranchEntry, BranchRun, BulkDone, BulkVerb, Decide, Emitted, EntryPage,
-    EntryQuery, ForkRequest, PendingReason, QueueInfo, Signal, StartRequest, StreamPage, TaskStatus, TaskView, WorkerInfo,
+    EntryQuery, ForkRequest, QueueInfo, Signal, StartRequest, StreamPage, TaskStatus, TaskView, WorkerInfo,
 };
 pub use schemas::depth::{JSON_DEPTH_MAX, too_deep};
 pub use schemas::kinds::{KindVersion, KindView, Violation};

@@ -20,7 +20,7 @@ fn worker(tasks: &[&str]) -> WorkerInfo {
 fn sentence_of(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
     let now = Timestamp(1_800_000_000_000);
     let blocker = Blocker {
-        task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into(),
+        task: Some(CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into()),
         kind: Name::new(kind).unwrap(),
         why,
         since: (why == BlockReason::Quarantined).then_some(Timestamp(1_799_999_880_000)),
@@ -66,7 +66,7 @@ fn a_wait_is_told_once_and_again_when_it_has_outlasted_its_end() {
     let mut printed_blockers = PrintedBlockers::default();
     let mut is_new = |until: u64, now: u64| {
         let blocker = Blocker {
-            task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into(),
+            task: Some(CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into()),
             kind: Name::new("llm.m").unwrap(),
             why: BlockReason::RateLimited,
             since: None,
@@ -74,7 +74,7 @@ fn a_wait_is_told_once_and_again_when_it_has_outlasted_its_end() {
             lost_workers: 0,
             failure_code: None,
         };
-        printed_blockers.is_new_blocker(&blocker, Timestamp(now))
+        printed_blockers.is_new(&blocker, Timestamp(now))
     };
     assert!(is_new(60_000, 1_000));
     assert!(!is_new(60_300, 4_000), "it is the same end");
@@ -87,7 +87,10 @@ fn a_wait_is_told_once_and_again_when_it_has_outlasted_its_end() {
 
 #[test]
 fn what_has_no_end_is_told_once() {
+    let (kind, why) = (Name::new("agent").unwrap(), BlockReason::NoWorker);
+    let blocker = Blocker { task: None, kind, why, since: None, until: None, lost_workers: 0, failure_code: None };
+    assert_eq!(sentence(&blocker, &[], Timestamp(0)), "no worker serves `agent`; the run is waiting for one");
     let mut printed_blockers = PrintedBlockers::default();
-    assert!(printed_blockers.is_new("no_compatible_worker"));
-    assert!(!printed_blockers.is_new("no_compatible_worker"));
+    assert!(printed_blockers.is_new(&blocker, Timestamp(0)));
+    assert!(!printed_blockers.is_new(&blocker, Timestamp(1)));
 }

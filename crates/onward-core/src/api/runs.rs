@@ -4,7 +4,6 @@ use crate::budget::Budget;
 use crate::stream::{StreamContent, StreamFrame};
 use crate::{
     Attribute, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, message,
-    numbered,
 };
 
 message! {
@@ -58,23 +57,6 @@ message! {
 impl From<RunKey> for RunRequest {
     fn from(run: RunKey) -> RunRequest {
         RunRequest { run }
-    }
-}
-
-message! {
-    pub struct PendingReply {
-        /// Absent for a run that is not pending.
-        1 => why: Option<PendingReason>,
-    }
-}
-
-numbered! {
-    /// The reason why a run that has work is not running.
-    pub enum PendingReason {
-        /// No known worker has code for the kind and version of the run. The run continues when one connects.
-        0 => NoCompatibleWorker / "no_compatible_worker",
-        /// A worker has the code and claims the run when it has a free slot.
-        1 => Queued / "queued",
     }
 }
 

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use onward_core::api::VersionedKind;
 use onward_core::codec::Message;
 use onward_core::task::TaskCount;
-use onward_core::{Name, Namespace, RunHead, Timestamp, WorkerId, message};
+use onward_core::{Name, Namespace, Timestamp, WorkerId, message};
 use onward_store::sync::lock;
 
-use crate::{PendingReason, QueueInfo, Runtime, RuntimeError, WorkerInfo};
+use crate::{QueueInfo, Runtime, RuntimeError, WorkerInfo};
 
 /// A worker, with what no API returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,17 +193,5 @@ impl Runtime {
             }
         }
         Ok(found)
-    }
-
-    /// Returns why a run is pending, judging by the workers of all servers; `None` if it is not pending.
-    pub async fn why_pending_anywhere(&self, head: &RunHead) -> Option<PendingReason> {
-        let here = self.why_pending(head)?;
-        if here == PendingReason::Queued {
-            return Some(here);
-        }
-        // If the other servers cannot be read, only the workers of this one count.
-        let elsewhere = self.workers_elsewhere(&head.key.namespace).await.unwrap_or_default();
-        let is_known = elsewhere.iter().any(|worker| worker.knows(&head.kind, head.version.as_ref()));
-        Some(if is_known { PendingReason::Queued } else { here })
     }
 }

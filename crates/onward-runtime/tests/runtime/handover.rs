@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
 use onward_core::{Payload, Status};
-use onward_runtime::{PendingReason, StartRequest};
+use onward_runtime::{BlockReason, StartRequest};
 use onward_store::{MemoryStore, Store};
 
 use crate::faulty::{Happening, When};
@@ -422,13 +422,15 @@ async fn a_start_that_is_given_up_and_made_again_is_worked_on() {
 async fn a_pending_run_says_whether_anybody_could_take_it() {
     let kit = Kit::new();
     let head = kit.runtime.start_run(start("r")).await.unwrap().head;
-    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::NoCompatibleWorker));
+    assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::NoWorker));
     let worker = kit.worker("w");
-    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::Queued));
+    assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::Queued));
+    let blocker = kit.runtime.blocked_on(&key("r")).await.unwrap().remove(0);
+    assert_eq!((blocker.task, &blocker.kind, blocker.why), (None, &head.kind, BlockReason::Queued));
     assert_eq!(worker.next_runs(1).await.len(), 1);
     let head = kit.runtime.read_head(&key("r")).await.unwrap();
-    assert_eq!((head.status, kit.runtime.why_pending(&head)), (Status::Running, None));
+    assert_eq!((head.status, kit.runtime.pending_reason(&head).await), (Status::Running, None));
     drop(worker);
     let head = kit.runtime.start_run(start("s")).await.unwrap().head;
-    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::NoCompatibleWorker));
+    assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::NoWorker));
 }

@@ -139,9 +139,9 @@ async fn told(kit: &Kit, runtime: &Runtime) -> Vec<(String, &'static str, Option
     let found = runtime.blocked_on(&key("r")).await.unwrap();
     let line = |blocker: &Blocker| {
         let left = blocker.until.map(|until| until.since(now).as_secs());
-        (blocker.task.to_string(), blocker.why.as_str(), left)
+        Some((blocker.task.as_ref()?.to_string(), blocker.why.as_str(), left))
     };
-    found.iter().map(line).collect()
+    found.iter().filter_map(line).collect()
 }
 
 #[tokio::test(start_paused = true)]

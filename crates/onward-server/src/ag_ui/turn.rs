@@ -10,7 +10,7 @@ use onward_core::run::Wait;
 use onward_core::stream::{StreamEntry, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
 use onward_core::{Failure, Hash, Index, Name, Payload, RunId, RunKey, Status};
-use onward_runtime::{BlockReason, Blocker, EntryQuery, PendingReason, RunWatch, Runtime, RuntimeError, WorkerInfo};
+use onward_runtime::{BlockReason, Blocker, EntryQuery, RunWatch, Runtime, RuntimeError, WorkerInfo};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -172,7 +172,7 @@ impl AgUiTurn {
 
     /// Fails if no worker has had the run's code for a while. The run continues later; the client is not kept waiting.
     async fn expect_worker(&mut self, view: &RunView) -> Result<(), StreamError> {
-        let is_alone = self.runtime().why_pending_anywhere(&view.head).await == Some(PendingReason::NoCompatibleWorker);
+        let is_alone = self.runtime().pending_reason(&view.head).await == Some(BlockReason::NoWorker);
         let missing =
             if is_alone { Some((view.head.kind.clone(), view.head.version.clone())) } else { self.missing_task(view).await };
         let Some((kind, version)) = missing else {

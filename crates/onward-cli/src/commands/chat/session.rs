@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use anyhow::Result;
-use onward_core::api::{BlockReason, EntriesRequest, EntryPage, EntryQuery, PendingReason, WaitQuery};
+use onward_core::api::{BlockReason, EntriesRequest, EntryPage, EntryQuery, WaitQuery};
 use onward_core::conversation::{DONE, Entry, EntryCursor};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::stream::{AttemptFailed, StreamContent, TaskOutcome};
@@ -607,22 +607,17 @@ impl ChatSession {
     /// Prints once that no worker serves the run, and for each task why it is blocked: once, and again if that lasts longer than
     /// announced.
     async fn print_blockers(&mut self) -> Result<()> {
-        let reply = self.connection.read_pending_reason(self.key.clone()).await;
-        if reply.is_ok_and(|reply| reply.why == Some(PendingReason::NoCompatibleWorker)) {
-            if !self.printed_blockers.is_new(PendingReason::NoCompatibleWorker.as_str()) {
-                return Ok(());
-            }
-            let head = self.connection.read_head(self.key.clone()).await?;
-            self.screen.note(&format!("no worker serves `{}`; the run is waiting for one", head.kind))?;
-            return Ok(());
-        }
-        let Ok(view) = self.connection.read_run(self.key.clone()).await else { return Ok(()) };
-        self.is_expecting = rest(&view) == RunProgress::Busy || !self.sent.is_empty();
         let mut found = blocked_on::of(&self.connection, &self.key).await;
-        // Failed attempts and their next time were printed when they failed.
-        found.retain(|blocker| blocker.why != BlockReason::Retries);
+        if found.iter().any(|blocker| blocker.task.is_none() && blocker.why == BlockReason::NoWorker) {
+            found.retain(|blocker| blocker.task.is_none());
+        } else {
+            let Ok(view) = self.connection.read_run(self.key.clone()).await else { return Ok(()) };
+            self.is_expecting = rest(&view) == RunProgress::Busy || !self.sent.is_empty();
+            // Failed attempts and their next time were printed when they failed.
+            found.retain(|blocker| blocker.task.is_some() && blocker.why != BlockReason::Retries);
+        }
         let now = time::now();
-        found.retain(|blocker| self.printed_blockers.is_new_blocker(blocker, now));
+        found.retain(|blocker| self.printed_blockers.is_new(blocker, now));
         for sentence in blocked_on::sentences(&self.connection, &found).await {
             self.screen.note(&sentence)?;
         }
