@@ -33,8 +33,8 @@ async fn main() -> anyhow::Result<()> {
     for (id, decision) in [("first", true), ("second", false)] {
         let ask = r#"Please use refund {"order": "A-17", "cents": 1900}"#;
         let run = onward.start::<AgentOutcome, _>("cashier", ask).id(id).await?;
-        let is_asked = |view: &RunView| view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval);
-        let asked = run.until(is_asked).await?.awaiting.remove(0).id;
+        let is_requested = |view: &RunView| view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval);
+        let asked = run.until(is_requested).await?.awaiting.remove(0).id;
         let question = onward.list_approvals().await?.remove(0);
         println!("{id}: {} {}", question.title, String::from_utf8_lossy(question.show.unwrap_or_else(Payload::null).data()));
         match decision {

@@ -284,23 +284,23 @@ class Worker:
         self.out.append({"answer": {"question": content["question"], "answer": None, "is_passed_on": False}})
 
     def on_reply(self, content):
-        (name, said), = content["said"].items()
+        (name, outcome), = content["outcome"].items()
         request = content["request"]
         run = next((run for run in self.runs.values() if run.in_flight and run.in_flight["commit"]["request"] == request), None)
         if name == "committed":
-            self.on_committed(run, said)
+            self.on_committed(run, outcome)
         elif name == "log":
             run = self.reading.pop(request)
-            self.add(run, said["records"])
-            self.read(run) if said["more"] or (PAGE and said["records"]) else self.go_on(run)
+            self.add(run, outcome["records"])
+            self.read(run) if outcome["more"] or (PAGE and outcome["records"]) else self.go_on(run)
         elif name == "problem" and run:
             run.in_flight = None
-            if said["advice"] == "stop_run":
+            if outcome["advice"] == "stop_run":
                 del self.runs[run.key["id"]]
             else:
                 self.read(run)  # inputs_unread: they lead to another commit
         elif name == "problem":
-            print("problem", said, file=sys.stderr, flush=True)
+            print("problem", outcome, file=sys.stderr, flush=True)
 
     def on_committed(self, run, committed):
         commit = run.in_flight["commit"]["commit"]

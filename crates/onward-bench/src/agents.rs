@@ -56,7 +56,7 @@ pub async fn serve_model() -> Result<()> {
     std::future::pending().await
 }
 
-fn said(number: u32) -> String {
+fn message(number: u32) -> String {
     format!("{number:<SAID_BYTES$}")
 }
 
@@ -92,7 +92,7 @@ async fn remember(ctx: AgentCtx, (): ()) -> onward::Result<u32> {
     ctx.turns(0u32, async |turn| {
         if turn < ENTRIES / ENTRIES_A_TURN {
             for entry in 0..ENTRIES_A_TURN {
-                ctx.append(if entry % 2 == 0 { Role::User } else { Role::Assistant }, &said(turn * ENTRIES_A_TURN + entry))
+                ctx.append(if entry % 2 == 0 { Role::User } else { Role::Assistant }, &message(turn * ENTRIES_A_TURN + entry))
                     .await?;
             }
             if turn + 1 == ENTRIES / ENTRIES_A_TURN {
@@ -165,7 +165,7 @@ async fn stored(plan: &Plan, provider: &Provider) -> Result<()> {
         let run = onward.start::<u32, _>("talk", &turns).await?;
         for turn in 0..turns {
             until_waiting(&run, turn + 2).await?;
-            run.signal("message", &said(turn)).await?;
+            run.signal("message", &message(turn)).await?;
         }
         run.result().await?;
         // The entries themselves, and the system prompt once.

@@ -102,7 +102,7 @@ pub fn step(key: &RunKey, epoch: Epoch, n: u64, horizon: Index) -> Result<Commit
         events: vec![step.into()],
         waits: false,
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     })
 }

@@ -49,9 +49,9 @@ impl ServerProcess {
         let stdout = process.stdout.take().context("it has an output")?;
         BufReader::new(stdout).read_line(&mut line)?;
         let ready_ms = begun.elapsed().as_secs_f64() * 1_000.0;
-        let said: serde_json::Value =
+        let printed: serde_json::Value =
             serde_json::from_str(&line).with_context(|| format!("unexpected output of the server: {line:?}"))?;
-        let url = said["url"].as_str().context("the server printed no URL")?.to_owned();
+        let url = printed["url"].as_str().context("the server printed no URL")?.to_owned();
         Ok(ServerProcess { process, url, ready_ms })
     }
 }

@@ -1,4 +1,4 @@
-//! Sentences that explain why the tasks of a run are blocked: no worker serves them, a key is rate-limited, they are quarantined,
+//! Sentences that explain why a run or its tasks are blocked: no worker serves them, a key is rate-limited, they are quarantined,
 //! or the next attempt is not due.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::connection::Connection;
 use crate::directory::shell_word;
 use crate::output::time;
 
-/// Reads why the tasks of a run are blocked; empty on errors. On a directory, leaves out reasons that depend on workers, which
+/// Reads why a run and its tasks are blocked; empty on errors. On a directory, leaves out reasons that depend on workers, which
 /// only the server process knows.
 pub async fn of(connection: &Connection, key: &RunKey) -> Vec<Blocker> {
     let mut found = connection.read_blockers(key.clone()).await.map(|reply| reply.blocked_on).unwrap_or_default();
@@ -22,7 +22,7 @@ pub async fn of(connection: &Connection, key: &RunKey) -> Vec<Blocker> {
 
 /// Returns one sentence for each distinct reason.
 pub async fn sentences(connection: &Connection, blocked_on: &[Blocker]) -> Vec<String> {
-    let is_lonely = blocked_on.iter().any(|blocker| blocker.why == BlockReason::NoWorker);
+    let is_lonely = blocked_on.iter().any(|blocker| blocker.task.is_some() && blocker.why == BlockReason::NoWorker);
     let workers = match is_lonely {
         true => connection.list_workers(connection.namespace.clone()).await.map(|reply| reply.workers).unwrap_or_default(),
         false => Vec::new(),
@@ -35,9 +35,11 @@ pub async fn sentences(connection: &Connection, blocked_on: &[Blocker]) -> Vec<S
 }
 
 fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String {
-    let Blocker { task: _, kind, why, since, until, lost_workers, failure_code } = blocker;
+    let Blocker { task, kind, why, since, until, lost_workers, failure_code } = blocker;
     let (model, until) = (kind.as_str().strip_prefix(MODEL_CALL), until.unwrap_or(now));
     match why {
+        BlockReason::NoWorker if task.is_none() => format!("no worker serves `{kind}`; the run is waiting for one"),
+        BlockReason::Queued => format!("the workers that serve `{kind}` are busy; the run is waiting for one"),
         BlockReason::NoWorker => match model {
             Some(model) => {
                 let offered = offered(workers);
@@ -45,7 +47,7 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
             }
             None => format!("no worker serves task `{kind}`; the run is waiting"),
         },
-        BlockReason::LimitClosed => {
+        BlockReason::RateLimited => {
             let what = match model {
                 Some(model) => format!("the provider rate-limits the key of model `{model}`"),
                 None => format!("calls of task `{kind}` are rate-limited"),
@@ -54,8 +56,8 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
             format!("{what}; the run waits until {}; {release}", time::moment(until, now))
         }
         BlockReason::Quarantined => {
-            let (since, id) =
-                (since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now))), blocker.task_ref());
+            let since = since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now)));
+            let id = blocker.task_ref().unwrap_or_default();
             let vanished = format!("it lost {lost_workers} workers in a row");
             let release = format!("find out why, then run `onward queue retry {}`", shell_word(&id));
             format!("task {id} (`{kind}`) is in quarantine{since}: {vanished}; {release}")
@@ -82,8 +84,8 @@ fn offered(workers: &[WorkerInfo]) -> String {
 /// Tolerance for equal ends: the end of a rate limit is computed from its remaining time and varies slightly.
 const SAME: Duration = Duration::from_secs(1);
 
-/// Reasons that were already printed. Each reason of each task is printed once, and again if the wait lasts longer than the end
-/// that was printed.
+/// Reasons that were already printed. Each reason of the run and of each task is printed once, and again if the wait lasts longer
+/// than the end that was printed.
 #[derive(Default)]
 pub struct PrintedBlockers {
     /// Tasks and reasons, with the end that was printed.
@@ -91,23 +93,18 @@ pub struct PrintedBlockers {
 }
 
 impl PrintedBlockers {
-    /// Records a reason of the run itself and returns whether it must be printed.
-    pub fn is_news(&mut self, why: &'static str) -> bool {
-        self.printed.insert((String::new(), why), None).is_none()
-    }
-
-    /// Records a reason of a task and returns whether it must be printed.
-    pub fn is_news_of(&mut self, blocker: &Blocker, now: Timestamp) -> bool {
-        let key = (blocker.task.to_string(), blocker.why.as_str());
-        let is_news = match (self.printed.get(&key), blocker.until) {
+    /// Records a reason of the run or a task and returns whether it must be printed.
+    pub fn is_new(&mut self, blocker: &Blocker, now: Timestamp) -> bool {
+        let key = (blocker.task_ref().unwrap_or_default(), blocker.why.as_str());
+        let is_new = match (self.printed.get(&key), blocker.until) {
             (None, _) => true,
             (Some(Some(printed)), Some(until)) => *printed <= now && until.since(*printed) > SAME,
             (Some(_), _) => false,
         };
-        if is_news {
+        if is_new {
             self.printed.insert(key, blocker.until);
         }
-        is_news
+        is_new
     }
 }
 

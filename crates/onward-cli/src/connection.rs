@@ -100,14 +100,14 @@ impl Connection {
 
     /// Waits until the run has ended. Also waits for a server that becomes unreachable after its first response.
     pub async fn outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
-        while self.is_directory && !self.has_said_all(key).await? {
+        while self.is_directory && !self.has_outcome(key).await? {
             tokio::time::sleep(LOOK).await; // writes of another process do not notify this one
         }
         self.client.wait_for_outcome(key.clone()).await
     }
 
     /// Returns whether the outcome can be read without waiting: the run is closed, or external and never has an outcome.
-    async fn has_said_all(&self, key: &RunKey) -> Result<bool, RuntimeError> {
+    async fn has_outcome(&self, key: &RunKey) -> Result<bool, RuntimeError> {
         let head = self.client.read_head(key.clone()).await?;
         Ok(head.status.is_closed() || head.external.is_some())
     }

@@ -116,14 +116,14 @@ impl Failure {
     pub fn bounded(mut self) -> Failure {
         truncate(&mut self.message, FAILURE_BYTES_MAX);
         self.diagnosis.iter_mut().for_each(|diagnosis| truncate(diagnosis, FAILURE_BYTES_MAX));
-        let mut left = FAILURE_BYTES_MAX;
+        let mut remaining = FAILURE_BYTES_MAX;
         let mut fits = 0;
         for cause in &mut self.causes {
-            if left < CUT.len() {
+            if remaining < CUT.len() {
                 break;
             }
-            truncate(cause, left);
-            left -= cause.len();
+            truncate(cause, remaining);
+            remaining -= cause.len();
             fits += 1;
         }
         self.causes.truncate(fits);

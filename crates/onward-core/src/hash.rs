@@ -17,8 +17,8 @@ impl Hash {
     /// Returns the identity of a payload.
     pub fn of(payload: &Payload) -> Hash {
         // Every encryption of a value has different bytes, so an encrypted payload starts with its identity.
-        let told = payload.sealed_with().and_then(|_| payload.data().first_chunk::<16>());
-        if let Some(identity) = told {
+        let identity_bytes = payload.sealed_with().and_then(|_| payload.data().first_chunk::<16>());
+        if let Some(identity) = identity_bytes {
             return Hash(*identity);
         }
         let canonical = payload.is_json().then(|| canonical_json(payload.data())).flatten();

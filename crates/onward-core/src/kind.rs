@@ -40,7 +40,7 @@ pub fn is_internal_task(kind: &Name) -> bool {
 
 impl KindSchemas {
     /// Returns false for an empty entry, which removes the entry before it.
-    pub fn says_something(&self) -> bool {
+    pub fn has_schemas(&self) -> bool {
         self.input.is_some() || self.output.is_some() || self.is_internal
     }
 
@@ -51,8 +51,8 @@ impl KindSchemas {
 
     /// Returns true if both entries have the same key and content; `registered_at` is not compared.
     pub fn agrees(&self, other: &KindSchemas) -> bool {
-        let said = |kind: &KindSchemas| (kind.input.clone(), kind.output.clone(), kind.is_internal);
-        self.key() == other.key() && said(self) == said(other)
+        let schemas = |kind: &KindSchemas| (kind.input.clone(), kind.output.clone(), kind.is_internal);
+        self.key() == other.key() && schemas(self) == schemas(other)
     }
 }
 

@@ -26,32 +26,32 @@ const TOO_LONG: &[&str] = &[
 
 /// Classifies a response with an error status.
 pub(crate) fn refusal(status: u16, headers: &HeaderMap, body: &[u8], now: SystemTime) -> CallError {
-    let told = ProviderError::read(body);
+    let error = ProviderError::read(body);
     let retry_after = retry_after(headers, now);
-    let cause = cause(status, &told, retry_after).unwrap_or(Cause::ServerError { retry_after });
+    let cause = cause(status, &error, retry_after).unwrap_or(Cause::ServerError { retry_after });
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     CallError {
         status: Some(status),
         request_id: header("x-request-id").or(header("request-id")).map(|id| cut(id, 200)),
         provider_says_retry: header("x-should-retry").and_then(|says| says.parse().ok()),
-        ..CallError::new(cause, format!("status {status}")).saying(told.message)
+        ..CallError::new(cause, format!("status {status}")).with_provider_message(error.message)
     }
 }
 
 /// Classifies an error inside a success response: an empty response, unless its type or code is more specific.
 pub(crate) fn inside_success(error: &RawValue) -> CallError {
-    let told = ProviderError::of(error.get());
-    let status = told.kinds.iter().find_map(|kind| kind.parse().ok()).unwrap_or(0);
-    let cause = cause(status, &told, None).filter(|cause| !matches!(cause, Cause::ServerError { .. }));
-    CallError::new(cause.unwrap_or(Cause::Empty), "an error in a success response").saying(told.message)
+    let provider_error = ProviderError::of(error.get());
+    let status = provider_error.kinds.iter().find_map(|kind| kind.parse().ok()).unwrap_or(0);
+    let cause = cause(status, &provider_error, None).filter(|cause| !matches!(cause, Cause::ServerError { .. }));
+    CallError::new(cause.unwrap_or(Cause::Empty), "an error in a success response").with_provider_message(provider_error.message)
 }
 
-fn cause(status: u16, told: &ProviderError, retry_after: Option<Duration>) -> Option<Cause> {
-    if status == 402 || told.is(&["insufficient_quota", "billing_error"]) {
+fn cause(status: u16, error: &ProviderError, retry_after: Option<Duration>) -> Option<Cause> {
+    if status == 402 || error.is(&["insufficient_quota", "billing_error"]) {
         return Some(Cause::QuotaExhausted);
     }
-    let too_long = matches!(status, 0 | 400 | 422) && told.says(TOO_LONG);
-    if status == 413 || too_long || told.is(&["context_length_exceeded", "request_too_large"]) {
+    let too_long = matches!(status, 0 | 400 | 422) && error.says(TOO_LONG);
+    if status == 413 || too_long || error.is(&["context_length_exceeded", "request_too_large"]) {
         return Some(Cause::ContextTooLong);
     }
     let by_status = match status {
@@ -70,7 +70,7 @@ fn cause(status: u16, told: &ProviderError, retry_after: Option<Duration>) -> Op
             (&["authentication_error", "permission_error", "invalid_api_key"], Cause::Auth),
             (&["invalid_request_error", "not_found_error"], Cause::BadRequest),
         ];
-        words.into_iter().find(|(words, _)| told.is(words)).map(|(_, cause)| cause)
+        words.into_iter().find(|(words, _)| error.is(words)).map(|(_, cause)| cause)
     })
 }
 
@@ -116,8 +116,8 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         |text: &str, unit: f64| text.trim().parse::<f64>().ok().and_then(|value| Duration::try_from_secs_f64(value * unit).ok());
     let date = |text: &str| httpdate::parse_http_date(text).ok().map(|at| at.duration_since(now).unwrap_or_default());
     let milliseconds = header("retry-after-ms").and_then(|text| number(text, 0.001));
-    let told = milliseconds.or_else(|| header("retry-after").and_then(|text| number(text, 1.0).or_else(|| date(text))));
-    told.map(|delay| delay.min(RETRY_AFTER_MAX))
+    let delay = milliseconds.or_else(|| header("retry-after").and_then(|text| number(text, 1.0).or_else(|| date(text))));
+    delay.map(|delay| delay.min(RETRY_AFTER_MAX))
 }
 
 /// Truncates a text at a character boundary.

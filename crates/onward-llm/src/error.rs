@@ -22,7 +22,7 @@ pub struct CallError {
     /// The provider's message, truncated and without the key. It may repeat parts of the request, so it is for operators only
     /// and in no other text.
     #[serde(default, skip_serializing)]
-    pub said: Option<String>,
+    pub provider_message: Option<String>,
     /// The HTTP status of the response, if there was one.
     pub status: Option<u16>,
     /// The provider's id of this request, for its support.
@@ -103,7 +103,7 @@ impl CallError {
         CallError {
             cause,
             detail,
-            said: None,
+            provider_message: None,
             status: None,
             request_id: None,
             provider_says_retry: None,
@@ -112,8 +112,11 @@ impl CallError {
     }
 
     /// Adds the provider's message.
-    pub(crate) fn saying(self, said: impl Into<String>) -> CallError {
-        CallError { said: Some(said.into()).filter(|said| !said.is_empty()), ..self }
+    pub(crate) fn with_provider_message(self, provider_message: impl Into<String>) -> CallError {
+        CallError {
+            provider_message: Some(provider_message.into()).filter(|provider_message| !provider_message.is_empty()),
+            ..self
+        }
     }
 
     /// Returns the stable code, which `docs/errors` describes.

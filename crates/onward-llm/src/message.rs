@@ -156,7 +156,7 @@ impl ToolCall {
 
     /// Returns the arguments for the provider: the model's own text if it is an object, otherwise an object with that text
     /// (LM4).
-    pub(crate) fn told_arguments(&self) -> Cow<'_, RawValue> {
+    pub(crate) fn arguments_to_send(&self) -> Cow<'_, RawValue> {
         match self.json() {
             Ok(json) if json.get().starts_with('{') => Cow::Borrowed(json),
             _ => Cow::Owned(Object::default().with("INVALID_JSON", &self.arguments).into_raw()),
@@ -164,7 +164,7 @@ impl ToolCall {
     }
 
     /// Returns the name for the provider (LM4).
-    pub(crate) fn told_name(&self) -> Cow<'_, str> {
+    pub(crate) fn name_to_send(&self) -> Cow<'_, str> {
         as_taken(&self.name)
     }
 }

@@ -278,8 +278,9 @@ impl Provider {
     fn without_key(&self, error: CallError) -> CallError {
         match &self.0.key {
             Some(Key(secret)) if !secret.is_empty() => {
-                let said = error.said.as_ref().map(|said| said.replace(secret.as_str(), "[key]"));
-                CallError { detail: error.detail.replace(secret.as_str(), "[key]"), said, ..error }
+                let provider_message =
+                    error.provider_message.as_ref().map(|provider_message| provider_message.replace(secret.as_str(), "[key]"));
+                CallError { detail: error.detail.replace(secret.as_str(), "[key]"), provider_message, ..error }
             }
             _ => error,
         }

@@ -98,14 +98,14 @@ impl ProviderSettings {
     }
 
     pub(crate) fn retries(&self) -> ModelRetries {
-        let (said, usual) = (self.retries.unwrap_or_default(), ModelRetries::default());
+        let (settings, usual) = (self.retries.unwrap_or_default(), ModelRetries::default());
         ModelRetries {
-            busy_max: said.busy_max.unwrap_or(usual.busy_max),
-            outage_max: said.outage_max.unwrap_or(usual.outage_max),
-            answer_max: said.answer_max.unwrap_or(usual.answer_max),
-            first_delay: said.first_delay_seconds.map_or(usual.first_delay, Duration::from_secs),
-            delay_max: said.delay_max_seconds.map_or(usual.delay_max, Duration::from_secs),
-            wait_max: said.wait_max_seconds.map_or(usual.wait_max, Duration::from_secs),
+            busy_max: settings.busy_max.unwrap_or(usual.busy_max),
+            outage_max: settings.outage_max.unwrap_or(usual.outage_max),
+            answer_max: settings.answer_max.unwrap_or(usual.answer_max),
+            first_delay: settings.first_delay_seconds.map_or(usual.first_delay, Duration::from_secs),
+            delay_max: settings.delay_max_seconds.map_or(usual.delay_max, Duration::from_secs),
+            wait_max: settings.wait_max_seconds.map_or(usual.wait_max, Duration::from_secs),
         }
     }
 

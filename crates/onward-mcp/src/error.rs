@@ -97,12 +97,12 @@ impl ToolError {
     /// Returns the error of a request.
     pub(crate) fn of_service(error: &ServiceError) -> ToolError {
         match error {
-            ServiceError::McpError(told) if told.code.0 == TOO_LARGE => {
-                ToolError::new(ToolCause::TooLarge, told.message.clone(), true)
+            ServiceError::McpError(reply) if reply.code.0 == TOO_LARGE => {
+                ToolError::new(ToolCause::TooLarge, reply.message.clone(), true)
             }
-            ServiceError::McpError(told) if told.code.0 == GONE => ToolError::new(ToolCause::Gone, told.message.clone(), true),
-            ServiceError::McpError(told) => {
-                ToolError::new(ToolCause::Refused, format!("{} ({})", told.message, told.code.0), true)
+            ServiceError::McpError(reply) if reply.code.0 == GONE => ToolError::new(ToolCause::Gone, reply.message.clone(), true),
+            ServiceError::McpError(reply) => {
+                ToolError::new(ToolCause::Refused, format!("{} ({})", reply.message, reply.code.0), true)
             }
             ServiceError::TransportClosed => ToolError::new(ToolCause::Gone, "closed by the other side", true),
             ServiceError::TransportSend(error) => ToolError::of_transport(&*error.error, ToolCause::Gone),
@@ -116,8 +116,8 @@ impl ToolError {
             ClientInitializeError::TransportError { error, .. } => ToolError::of_transport(&*error.error, ToolCause::Unreachable),
             ClientInitializeError::ConnectionClosed(why) => ToolError::new(ToolCause::Unreachable, why.clone(), false),
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => ToolError::of_opening(fallback),
-            ClientInitializeError::JsonRpcError(told) if told.code.0 == GONE => {
-                ToolError::new(ToolCause::Unreachable, told.message.clone(), false)
+            ClientInitializeError::JsonRpcError(reply) if reply.code.0 == GONE => {
+                ToolError::new(ToolCause::Unreachable, reply.message.clone(), false)
             }
             other => ToolError::new(ToolCause::Broken, other.to_string(), false),
         };

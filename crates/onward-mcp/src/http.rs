@@ -217,8 +217,8 @@ fn refused(status: StatusCode, after: Option<String>) -> Failure {
 /// Returns true if a bad request means an unknown session: restarted servers return 400 with such a text instead of 404.
 async fn is_of_session(response: Response<Incoming>) -> bool {
     let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect().await;
-    let told = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).to_lowercase()).unwrap_or_default();
-    told.contains("session") || told.contains("not initialized")
+    let text = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).to_lowercase()).unwrap_or_default();
+    text.contains("session") || text.contains("not initialized")
 }
 
 /// Returns the response of a server without discovery as a protocol error.
@@ -227,7 +227,7 @@ async fn legacy_answer(response: Response<Incoming>, id: Option<RequestId>) -> S
     let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     let error = match serde_json::from_slice(&body) {
-        Ok(ServerJsonRpcMessage::Error(told)) => told.error,
+        Ok(ServerJsonRpcMessage::Error(text)) => text.error,
         _ => ErrorData::invalid_request(format!("status {status}"), None),
     };
     ServerJsonRpcMessage::error(error, id)

@@ -51,9 +51,11 @@ pub struct ToolHints {
 impl OfferedTool {
     pub(crate) fn of(tool: Tool) -> Result<OfferedTool, ToolError> {
         let input = json(&*tool.input_schema)?;
-        let said = tool.annotations.unwrap_or_default();
-        let hints =
-            ToolHints { is_read_only: said.read_only_hint == Some(true), is_idempotent: said.idempotent_hint == Some(true) };
+        let annotations = tool.annotations.unwrap_or_default();
+        let hints = ToolHints {
+            is_read_only: annotations.read_only_hint == Some(true),
+            is_idempotent: annotations.idempotent_hint == Some(true),
+        };
         let schema =
             ToolSchema { name: tool.name.into_owned(), description: tool.description.unwrap_or_default().into_owned(), input };
         Ok(OfferedTool { schema, hints })

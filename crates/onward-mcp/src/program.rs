@@ -75,11 +75,11 @@ async fn pass_on(program: String, complaints: ChildStderr) {
     let mut complaints = BufReader::new(complaints);
     let mut line = Vec::new();
     while let Ok(1..) = (&mut complaints).take(LINE_MAX).read_until(b'\n', &mut line).await {
-        let said = printable(&line);
+        let text = printable(&line);
         if tracing::dispatcher::has_been_set() {
-            tracing::info!(program, "stderr of an MCP server: {said}");
-        } else if !said.is_empty() {
-            eprintln!("{}: {said}", printable(program.as_bytes()));
+            tracing::info!(program, "stderr of an MCP server: {text}");
+        } else if !text.is_empty() {
+            eprintln!("{}: {text}", printable(program.as_bytes()));
         }
         line.clear();
     }

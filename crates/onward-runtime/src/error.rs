@@ -119,14 +119,14 @@ impl RuntimeError {
 }
 
 /// Number of violations that an error message lists.
-const TOLD_MAX: usize = 3;
+const VIOLATIONS_MAX: usize = 3;
 
 fn list(violations: &[Violation]) -> String {
-    let told = violations.iter().take(TOLD_MAX).map(|Violation { path, message, .. }| match path.as_str() {
+    let texts = violations.iter().take(VIOLATIONS_MAX).map(|Violation { path, message, .. }| match path.as_str() {
         "" => message.clone(),
         path => format!("{path}: {message}"),
     });
-    let more = violations.len().saturating_sub(TOLD_MAX);
+    let more = violations.len().saturating_sub(VIOLATIONS_MAX);
     let rest = (more > 0).then(|| format!("and {more} more"));
-    told.chain(rest).collect::<Vec<_>>().join("; ")
+    texts.chain(rest).collect::<Vec<_>>().join("; ")
 }

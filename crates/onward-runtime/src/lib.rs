@@ -45,7 +45,7 @@ pub use error::RuntimeError;
 pub use onward_core::TASK_KIND_PREFIX;
 pub use onward_core::api::{
     AppendEntry, AppendedEntry, BlockReason, Blocker, BranchEntry, BranchRun, BulkDone, BulkVerb, Decide, Emitted, EntryPage,
-    EntryQuery, ForkRequest, PendingReason, QueueInfo, Signal, StartRequest, StreamPage, TaskStatus, TaskView, WorkerInfo,
+    EntryQuery, ForkRequest, QueueInfo, Signal, StartRequest, StreamPage, TaskStatus, TaskView, WorkerInfo,
 };
 pub use schemas::depth::{JSON_DEPTH_MAX, too_deep};
 pub use schemas::kinds::{KindVersion, KindView, Violation};
@@ -89,7 +89,7 @@ pub(crate) struct Shared {
     /// Receiver of the store's change notifications. It holds no reference to the store, because the store holds it.
     pub hub: Arc<Hub>,
     /// Held during a tick, so that two ticks do not do the same work twice.
-    pub house: tokio::sync::Mutex<background::tick::BackgroundState>,
+    pub background_state: tokio::sync::Mutex<background::tick::BackgroundState>,
     pub kinds: schemas::kinds::Kinds,
     pub counts: Counts,
 }
@@ -101,8 +101,8 @@ impl Runtime {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: Options) -> Runtime {
         let hub = Arc::new(Hub::default());
         store.subscribe(hub.clone());
-        let (house, kinds, counts) = Default::default();
-        Runtime { shared: Arc::new(Shared { store, clock, options, hub, house, kinds, counts }) }
+        let (background_state, kinds, counts) = Default::default();
+        Runtime { shared: Arc::new(Shared { store, clock, options, hub, background_state, kinds, counts }) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

@@ -25,9 +25,9 @@ pub(crate) enum Trouble {
 
 impl Trouble {
     /// Returns whether a repair may help.
-    pub fn may_be_mended(&self) -> bool {
+    pub fn is_repairable(&self) -> bool {
         match self {
-            Trouble::Refused(error) | Trouble::Damaged(error) => may_be_mended(error),
+            Trouble::Refused(error) | Trouble::Damaged(error) => is_repairable(error),
             Trouble::Sql(error) => is_malformed(error),
             Trouble::Panicked(_) => false,
         }
@@ -123,7 +123,7 @@ pub(crate) fn damage_of_run(key: &RunKey, index: Index, error: StoreError) -> St
 }
 
 /// Returns whether a repair may help: something other than a record of a log is damaged.
-pub(crate) fn may_be_mended(error: &StoreError) -> bool {
+pub(crate) fn is_repairable(error: &StoreError) -> bool {
     match error {
         StoreError::Corrupt { .. } => true,
         StoreError::LogCorrupt { why, .. } => why.starts_with(DAMAGED_ROW) || why.starts_with(MALFORMED),
@@ -132,7 +132,7 @@ pub(crate) fn may_be_mended(error: &StoreError) -> bool {
 }
 
 /// Returns the error for damage that is being repaired: the same call may succeed later.
-pub(crate) fn being_mended(error: &StoreError) -> StoreError {
+pub(crate) fn being_repaired(error: &StoreError) -> StoreError {
     StoreError::Unavailable { why: format!("damaged rows or indexes are being rebuilt, retry: {error}") }
 }
 

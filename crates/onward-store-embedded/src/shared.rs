@@ -19,7 +19,7 @@ pub(crate) struct WriterShared {
     /// The earliest due time announced to listeners.
     pub announced_due: AtomicU64,
     /// The last repair failed: callers get the error of the damage itself.
-    pub mended_in_vain: AtomicBool,
+    pub repair_failed: AtomicBool,
     /// The last batch was refused for lack of space.
     pub is_full: AtomicBool,
     listeners: RwLock<Vec<Arc<dyn Listener>>>,
@@ -33,26 +33,26 @@ impl WriterShared {
             leases: Leases::default(),
             stats: Mutex::default(),
             announced_due: AtomicU64::new(u64::MAX),
-            mended_in_vain: AtomicBool::new(false),
+            repair_failed: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             listeners: RwLock::default(),
         }
     }
 
     /// Returns whether a call that met repairable damage should be retried: the writer has repaired it or is about to.
-    pub fn may_mend(&self) -> bool {
-        !self.mended_in_vain.load(Ordering::Relaxed) && self.queue.stopped().is_none()
+    pub fn may_repair(&self) -> bool {
+        !self.repair_failed.load(Ordering::Relaxed) && self.queue.stopped().is_none()
     }
 
-    /// Requests a repair for a read that met damage; returns whether the read should be retried. `mended` is the number of repairs
-    /// before the read began: damage that was repaired since needs no other repair, which would find nothing.
-    pub fn request_repair(&self, mended: u64) -> bool {
-        if self.stats().mended != mended {
+    /// Requests a repair for a read that met damage; returns whether the read should be retried. `repaired` is the number of
+    /// repairs before the read began: damage that was repaired since needs no other repair, which would find nothing.
+    pub fn request_repair(&self, repaired: u64) -> bool {
+        if self.stats().repaired != repaired {
             return true;
         }
-        let may_mend = self.may_mend();
-        self.queue.submit(Op::Mend(mended, Slot::new()));
-        may_mend
+        let may_repair = self.may_repair();
+        self.queue.submit(Op::Repair(repaired, Slot::new()));
+        may_repair
     }
 
     pub fn stats(&self) -> Stats {
@@ -93,7 +93,7 @@ pub struct Stats {
     pub checkpoints: u64,
     pub checkpoint: Duration,
     /// Indexes and rows that were found damaged and rebuilt.
-    pub mended: u64,
+    pub repaired: u64,
     /// Pages returned to the file system.
     pub pages_returned: u64,
 }

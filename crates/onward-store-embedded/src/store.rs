@@ -114,9 +114,10 @@ impl EmbeddedStore {
         failpoint::hit("open_after_boot");
         let now = options.clock.now();
         if options.workers_inside != WorkersInside::None {
-            rows::mending(&db, now, || tasks::take_tasks_back(&db, options.workers_inside, now)).map_err(schema::open_error)?;
+            rows::with_repair(&db, now, || tasks::take_tasks_back(&db, options.workers_inside, now))
+                .map_err(schema::open_error)?;
         }
-        let beginning = rows::mending(&db, now, || Beginning::read(&db, boot, is_log_inherited)).map_err(read_error)?;
+        let beginning = rows::with_repair(&db, now, || Beginning::read(&db, boot, is_log_inherited)).map_err(read_error)?;
         let shared = Arc::new(WriterShared::new(options.clock));
         let readers = Readers::start(&directory.path, options.readers.max(1), Some(shared.clone()))?;
         let log = Arc::new(LogLength::new(options.checkpoint_pages));

@@ -93,8 +93,8 @@ CREATE INDEX sessions_until ON onward.sessions (until);
 
 -- Servers that share the database, with the list of their workers.
 CREATE TABLE onward.servers (
-  id text COLLATE "C" PRIMARY KEY, url text NOT NULL, version text NOT NULL, started bigint NOT NULL, heard bigint NOT NULL,
-  until bigint NOT NULL, roster bytea NOT NULL);
+  id text COLLATE "C" PRIMARY KEY, url text NOT NULL, version text NOT NULL, started bigint NOT NULL, last_seen bigint NOT NULL,
+  until bigint NOT NULL, workers bytea NOT NULL);
 
 -- Broadcasts to all servers; each is deleted after half a minute.
 CREATE TABLE onward.broadcasts (

@@ -22,9 +22,9 @@ impl StoreClock {
 
     /// Returns the time for a decision, given the database time that was just read, and updates the offset.
     pub fn now(&self, clock_micros: i64) -> Timestamp {
-        let told = Timestamp((clock_micros / 1000).max(0) as u64);
-        self.seen.learn(told, SystemClock.now());
-        self.given.as_ref().map_or(told, |clock| clock.now())
+        let database_time = Timestamp((clock_micros / 1000).max(0) as u64);
+        self.seen.learn(database_time, SystemClock.now());
+        self.given.as_ref().map_or(database_time, |clock| clock.now())
     }
 
     /// Returns a clock that approximates the database time without a query, for waiting.
@@ -40,8 +40,8 @@ struct DatabaseClock {
 }
 
 impl DatabaseClock {
-    fn learn(&self, told: Timestamp, here: Timestamp) {
-        self.ahead_ms.store(told.0.cast_signed().wrapping_sub(here.0.cast_signed()), Ordering::Relaxed);
+    fn learn(&self, database_time: Timestamp, here: Timestamp) {
+        self.ahead_ms.store(database_time.0.cast_signed().wrapping_sub(here.0.cast_signed()), Ordering::Relaxed);
     }
 
     fn correct(&self, here: Timestamp) -> Timestamp {

@@ -29,7 +29,7 @@ impl Trouble {
     pub fn into_error(self) -> StoreError {
         match self {
             Trouble::Refused(error) | Trouble::Damaged(error) => error,
-            Trouble::Sql(error) => told(&error),
+            Trouble::Sql(error) => store_error(&error),
             Trouble::Panicked(why) => StoreError::Corrupt { why },
         }
     }
@@ -86,7 +86,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
 }
 
 /// Converts an error to what the caller gets if nothing was written, or if the operation only reads.
-pub(crate) fn told(error: &tokio_postgres::Error) -> StoreError {
+pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
     let why = describe(error);
     match meaning(error) {
         Meaning::Full => StoreError::DiskFull,
@@ -101,7 +101,7 @@ pub(crate) fn refusal(error: &tokio_postgres::Error) -> StoreError {
     match meaning(error) {
         Meaning::Other if is_untrusted(error) => StoreError::DatabaseUntrusted { why },
         Meaning::Other => StoreError::DatabaseUnusable { why },
-        _ => told(error),
+        _ => store_error(error),
     }
 }
 

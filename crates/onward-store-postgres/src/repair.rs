@@ -33,14 +33,14 @@ const DERIVED: [&str; 6] = ["past", "idempotency", "timers", "tasks", "waits", "
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Runs whose repair was attempted lately.
-pub(crate) struct Mends {
+pub(crate) struct RepairAttempts {
     is_wanted: bool,
     tried: Mutex<HashMap<RunKey, Instant>>,
 }
 
-impl Mends {
-    pub fn new(is_wanted: bool) -> Mends {
-        Mends { is_wanted, tried: Mutex::default() }
+impl RepairAttempts {
+    pub fn new(is_wanted: bool) -> RepairAttempts {
+        RepairAttempts { is_wanted, tried: Mutex::default() }
     }
 
     fn may_try(&self, key: &RunKey) -> bool {
@@ -52,17 +52,17 @@ impl Mends {
 
 impl ServerShared {
     /// Queues the repair of a run of which a damaged row was reported, unless one was tried lately.
-    pub fn mend_soon(&self, key: &RunKey) {
-        if self.mends.may_try(key) {
+    pub fn repair_soon(&self, key: &RunKey) {
+        if self.repair_attempts.may_try(key) {
             let (keys, key) = (vec![key.clone()], key.clone());
             drop(self.jobs.write(Urgency::Slow, keys, async move |unit| unit.repair(&key).await));
         }
     }
 
     /// Queues the repair if the error reports a damaged run.
-    pub fn mend_by(&self, error: &StoreError) {
+    pub fn repair_after(&self, error: &StoreError) {
         if let StoreError::LogCorrupt { key, .. } = error {
-            self.mend_soon(key);
+            self.repair_soon(key);
         }
     }
 }
@@ -75,7 +75,7 @@ impl UnitOfWork<'_> {
         let logs = self.read_logs(key, rk).await?;
         let input_hash = Hash::of(&logs[0][0].started().ok_or_else(|| corrupt(key, "the log has no start event"))?.input);
         let what = Restore::Run { logs };
-        let projections = check_restore(&RestoreRun { key: key.clone(), what, news: Vec::new() }, usize::MAX)?;
+        let projections = check_restore(&RestoreRun { key: key.clone(), what, outbox: Vec::new() }, usize::MAX)?;
         let mut head = projections.last().ok_or_else(|| corrupt(key, "the log is empty"))?.head.clone();
         let (worker, ready) = match sound {
             Some(sound) => {

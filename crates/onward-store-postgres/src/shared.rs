@@ -14,7 +14,7 @@ use crate::connection::pool::Jobs;
 use crate::connection::transaction::Aftermath;
 use crate::notify::listener::Notifications;
 use crate::notify::pulse::{Pulse, WorkKind};
-use crate::repair::Mends;
+use crate::repair::RepairAttempts;
 use crate::stats::Stats;
 use crate::write::op::Queues;
 
@@ -25,10 +25,10 @@ pub(crate) struct ServerShared {
     pub server: String,
     pub queues: Queues,
     pub jobs: Jobs,
-    pub hints: Notifications,
+    pub notifications: Notifications,
     pub pulse: Pulse,
     stats: Mutex<Stats>,
-    pub mends: Mends,
+    pub repair_attempts: RepairAttempts,
     pub batch_max: usize,
     /// The earliest due time that listeners know.
     announced_due: AtomicU64,
@@ -43,7 +43,7 @@ impl ServerShared {
     pub fn new(
         clock: StoreClock,
         entrance: Entrance,
-        mends: Mends,
+        repair_attempts: RepairAttempts,
         server: String,
         appenders: usize,
         batch_max: usize,
@@ -54,10 +54,10 @@ impl ServerShared {
             server,
             queues: Queues::new(appenders),
             jobs: Jobs::default(),
-            hints: Notifications::default(),
+            notifications: Notifications::default(),
             pulse: Pulse::default(),
             stats: Mutex::default(),
-            mends,
+            repair_attempts,
             batch_max,
             announced_due: AtomicU64::new(u64::MAX),
             due_since_look: AtomicU64::new(u64::MAX),
@@ -76,7 +76,7 @@ impl ServerShared {
 
     pub fn subscribe(&self, listener: Arc<dyn Listener>) {
         sync::write(&self.listeners).push(listener);
-        self.hints.wake();
+        self.notifications.wake();
     }
 
     pub fn has_listeners(&self) -> bool {
@@ -85,12 +85,12 @@ impl ServerShared {
 
     /// Returns whether a query can be skipped: the last look found nothing of this sort, and notifications arrive.
     pub fn is_quiet(&self, what: WorkKind) -> bool {
-        self.hints.can_hear() && self.pulse.is_quiet(what)
+        self.notifications.can_receive() && self.pulse.is_quiet(what)
     }
 
     /// Publishes what is durable now to the listeners of this process, and queues notifications for other servers.
     pub fn tell(&self, after: Aftermath) {
-        self.hints.add(&after.changes, after.due);
+        self.notifications.add(&after.changes, after.due);
         self.tell_here(after.changes, after.due);
     }
 

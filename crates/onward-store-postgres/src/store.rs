@@ -26,7 +26,7 @@ use crate::error::Outcome;
 use crate::notify::listener;
 use crate::notify::pulse::WorkKind;
 use crate::read::{list, reader};
-use crate::repair::Mends;
+use crate::repair::RepairAttempts;
 use crate::shared::ServerShared;
 use crate::stats::Stats;
 use crate::write::op::Op;
@@ -104,7 +104,7 @@ impl PostgresStore {
         let shared = Arc::new(ServerShared::new(
             clock,
             entrance,
-            Mends::new(options.repair),
+            RepairAttempts::new(options.repair),
             server_name(),
             options.appenders,
             options.batch_max.max(1),
@@ -194,11 +194,11 @@ fn run(shared: &Arc<ServerShared>, options: &Options, is_patient: bool, opened: 
         let appenders = (0..shared.queues.count()).map(|number| tokio::task::spawn_local(appender::run(shared.clone(), number)));
         let others = (0..options.connections.max(1)).map(|_| tokio::task::spawn_local(pool::run(shared.clone())));
         let tasks: Vec<_> = appenders.chain(others).collect();
-        let hints = tokio::task::spawn_local(listener::run(shared.clone(), options.listen));
+        let notifications = tokio::task::spawn_local(listener::run(shared.clone(), options.listen));
         for task in tasks {
             let _ = task.await;
         }
-        hints.abort();
+        notifications.abort();
     });
 }
 
@@ -317,8 +317,8 @@ impl Store for PostgresStore {
         let row = message.clone();
         let written = self.write(async move |unit| unit.put_broadcast(&row).await);
         Box::pin(async move {
-            self.shared.hints.add_letter(written.await?);
-            self.shared.tell_change(Change::Told { message: &message });
+            self.shared.notifications.add_broadcast(written.await?);
+            self.shared.tell_change(Change::Broadcast { message: &message });
             Ok(())
         })
     }

@@ -71,7 +71,7 @@ pub fn admit<E: From<StoreError>>(
     let mut head = Box::new(before.clone());
     let admitted = head.admit_input(input, cost, now).map_err(StoreError::from)?;
     if let Some(call_id) = call_id
-        && wait(&call_id)?.is_none_or(|own| generation.is_some_and(|asked| asked != own))
+        && wait(&call_id)?.is_none_or(|own| generation.is_some_and(|requested| requested != own))
     {
         return Err(StoreError::WaitNotFound { key: key.clone(), call_id: call_id.to_string() }.into());
     }

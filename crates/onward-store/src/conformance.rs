@@ -22,7 +22,7 @@ use std::thread::Thread;
 use crate::{ManualClock, Store};
 
 pub use differential::{differential, differential_of_known_workers};
-pub use kit::{Held, Kit};
+pub use kit::{HeldRun, Kit};
 pub use random::random_operations;
 
 /// Returns the seeds of a random test: the first `usual` ones, more of them with `ONWARD_CASES`, or only `ONWARD_SEED`.

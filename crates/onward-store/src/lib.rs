@@ -179,7 +179,7 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Broadcasts a message to all processes that share the store, including this one ([`Change::Told`]). At most once, not
+    /// Broadcasts a message to all processes that share the store, including this one ([`Change::Broadcast`]). At most once, not
     /// recorded.
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         drop(message);
@@ -284,7 +284,7 @@ pub struct RestoreRun {
     pub key: RunKey,
     pub what: Restore,
     /// Outbox messages written in the same transaction.
-    pub news: Vec<OutboxMessage>,
+    pub outbox: Vec<OutboxMessage>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -395,9 +395,9 @@ pub struct ServerInfo {
     pub version: String,
     pub started_at: Timestamp,
     /// Time of the last announcement by the store's clock; the announcing server need not set it.
-    pub heard_at: Timestamp,
+    pub last_seen_at: Timestamp,
     /// Encoded list of its workers; only servers read it.
-    pub roster: Vec<u8>,
+    pub workers: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -455,7 +455,7 @@ pub enum Change<'a> {
     /// Another process left a claimable run or task in this namespace.
     WorkElsewhere { namespace: &'a Namespace },
     /// A broadcast of [`Store::broadcast`].
-    Told { message: &'a [u8] },
+    Broadcast { message: &'a [u8] },
     /// Notifications of other processes may have been lost.
     Missed,
 }

@@ -26,8 +26,8 @@ int clock_gettime(clockid_t id, struct timespec *to) {
     static long off;
     static const char *path;
     if (!real) {
-        const char *said = getenv("ONWARD_CLOCK_OFF");
-        off = said ? atol(said) : 0;
+        const char *offset = getenv("ONWARD_CLOCK_OFF");
+        off = offset ? atol(offset) : 0;
         path = getenv("ONWARD_CLOCK_FILE");
         real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     }

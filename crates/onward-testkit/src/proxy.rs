@@ -61,7 +61,7 @@ impl ProxyState {
     }
 
     /// Waits while the proxy is frozen.
-    fn stand_still(&self) {
+    fn wait_while_frozen(&self) {
         while self.is_frozen.load(Ordering::Relaxed) && !self.is_over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -165,7 +165,7 @@ fn serve(client: TcpStream, server: TcpStream, state: &Arc<ProxyState>) -> io::R
         while let Ok(count) = from_server.read(&mut buffer)
             && count > 0
         {
-            its.stand_still();
+            its.wait_while_frozen();
             if to_client.write_all(&buffer[..count]).is_err() {
                 break;
             }
@@ -185,7 +185,7 @@ fn carry(mut from_client: TcpStream, mut to_server: TcpStream, state: &ProxyStat
         let bytes = &buffer[..count];
         let is_commit = bytes.windows(7).any(|word| word == b"COMMIT\0");
         std::thread::sleep(Duration::from_millis(state.delay_ms.load(Ordering::Relaxed)));
-        state.stand_still();
+        state.wait_while_frozen();
         while is_commit && state.holds.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -71,8 +71,8 @@ pub fn text() -> String {
 fn service(name: &str, what: &str, methods: &[MethodLine], streams: &str) -> String {
     let mut text = format!("// {what}\nservice {name} {{\n");
     for MethodLine { name, docs, request, reply } in methods {
-        for said in docs.iter().filter_map(|doc| documentation(doc)) {
-            text += &format!("  // {said}\n");
+        for line in docs.iter().filter_map(|doc| documentation(doc)) {
+            text += &format!("  // {line}\n");
         }
         text += &format!("  rpc {name}({request}) returns ({reply});\n");
     }

@@ -264,11 +264,11 @@ message! {
 
     pub struct TaskOver { 1 => task: TaskId, 2 => claim: u64 }
     pub struct Question { 1 => question: u64, 2 => run: RunKey, 3 => name: Name, 4 => input: Payload }
-    pub struct Reply { 1 => request: u64, 2 => said: Said }
+    pub struct Reply { 1 => request: u64, 2 => outcome: ReplyOutcome }
 }
 
 choice! {
-    pub enum Said {
+    pub enum ReplyOutcome {
         1 => Committed / "committed": Committed,
         2 => Done / "done": Done,
         3 => Log / "log": Log,

@@ -14,7 +14,7 @@ use onward_core::{Name, Record, RunKey};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::encryption::{CodecError, EncryptionBoundary, Makers};
+use crate::encryption::{CodecError, EncryptionBoundary, PayloadRuns};
 use crate::host::code::WorkerShared;
 use crate::host::replay::{Earlier, Logs, replay_log};
 use crate::registry::Registry;
@@ -113,9 +113,9 @@ fn decode(checked: &mut RunToCheck, codec: Option<&EncryptionBoundary>) -> Resul
     let prelude = checked.prelude.first().cloned();
     let earlier = checked.earlier.iter_mut().map(|log| &mut log.records);
     for records in [&mut checked.records, &mut checked.prelude].into_iter().chain(earlier) {
-        let mut makers = Makers::of(&checked.run, records.first());
-        prelude.iter().for_each(|first| makers.add_origins(first));
-        records.iter_mut().try_for_each(|record| boundary.record_in(record, &makers))?;
+        let mut payload_runs = PayloadRuns::of(&checked.run, records.first());
+        prelude.iter().for_each(|first| payload_runs.add_origins(first));
+        records.iter_mut().try_for_each(|record| boundary.record_in(record, &payload_runs))?;
     }
     Ok(())
 }

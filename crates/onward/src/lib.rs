@@ -36,7 +36,7 @@ pub use error::{Error, RegisterError};
 pub use names::{Signal, Task, Workflow};
 pub use onward_core::api::{
     Appended, AppendedEntry, BlockReason, Blocker, BulkDone, BulkRequest, BulkVerb, Decide, DeletedRun, Emitted, EntryPage,
-    PendingReason, RunList, RunQuery, TaskStatus, TaskView,
+    RunList, RunQuery, TaskStatus, TaskView,
 };
 pub use onward_core::budget::{self, Budget};
 pub use onward_core::conversation::{Entry, EntryCursor, PendingEntry};

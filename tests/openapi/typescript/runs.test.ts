@@ -46,7 +46,10 @@ test("a run is started once, signaled, read and listed", async () => {
 
   const run = found(await client.GET("/v1/runs/{id}", { params: path }));
   assert.equal(run.status, "pending");
-  assert.equal(run.why_pending, "no_compatible_worker");
+  assert.deepEqual(
+    run.blocked_on.map(({ task, why }) => ({ task, why })),
+    [{ task: null, why: "no_worker" }],
+  );
   assert.deepEqual(run.attributes, { customer: "ada", priority: 7 });
   assert.deepEqual(run.input, { json: { item: "a teapot" } });
   assert.equal(run.counts.signals_received, 1);

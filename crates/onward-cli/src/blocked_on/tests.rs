@@ -13,14 +13,14 @@ fn worker(tasks: &[&str]) -> WorkerInfo {
         queues: vec![None],
         runs: 0,
         runs_max: 1,
-        heard_at: None,
+        last_seen_at: None,
     }
 }
 
 fn sentence_of(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
     let now = Timestamp(1_800_000_000_000);
     let blocker = Blocker {
-        task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into(),
+        task: Some(CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into()),
         kind: Name::new(kind).unwrap(),
         why,
         since: (why == BlockReason::Quarantined).then_some(Timestamp(1_799_999_880_000)),
@@ -46,7 +46,7 @@ fn what_nobody_offers_is_told_with_what_there_is() {
 #[test]
 fn a_wait_is_told_with_its_end_or_with_what_ends_it() {
     assert_eq!(
-        sentence_of("llm.m", BlockReason::LimitClosed, &[]),
+        sentence_of("llm.m", BlockReason::RateLimited, &[]),
         "the provider rate-limits the key of model `m`; the run waits until 2027-01-15T08:00:12.000Z (in 12.0 s); \
              `onward queue reopen llm.m` ends the wait"
     );
@@ -64,30 +64,33 @@ fn a_wait_is_told_with_its_end_or_with_what_ends_it() {
 #[test]
 fn a_wait_is_told_once_and_again_when_it_has_outlasted_its_end() {
     let mut printed_blockers = PrintedBlockers::default();
-    let mut is_news = |until: u64, now: u64| {
+    let mut is_new = |until: u64, now: u64| {
         let blocker = Blocker {
-            task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into(),
+            task: Some(CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into()),
             kind: Name::new("llm.m").unwrap(),
-            why: BlockReason::LimitClosed,
+            why: BlockReason::RateLimited,
             since: None,
             until: Some(Timestamp(until)),
             lost_workers: 0,
             failure_code: None,
         };
-        printed_blockers.is_news_of(&blocker, Timestamp(now))
+        printed_blockers.is_new(&blocker, Timestamp(now))
     };
-    assert!(is_news(60_000, 1_000));
-    assert!(!is_news(60_300, 4_000), "it is the same end");
-    assert!(!is_news(90_000, 7_000), "the printed end has not passed yet");
-    assert!(!is_news(60_300, 60_100), "it ends within the tolerance");
-    assert!(is_news(120_000, 60_200));
-    assert!(!is_news(120_000, 63_000));
-    assert!(is_news(180_000, 120_000));
+    assert!(is_new(60_000, 1_000));
+    assert!(!is_new(60_300, 4_000), "it is the same end");
+    assert!(!is_new(90_000, 7_000), "the printed end has not passed yet");
+    assert!(!is_new(60_300, 60_100), "it ends within the tolerance");
+    assert!(is_new(120_000, 60_200));
+    assert!(!is_new(120_000, 63_000));
+    assert!(is_new(180_000, 120_000));
 }
 
 #[test]
 fn what_has_no_end_is_told_once() {
+    let (kind, why) = (Name::new("agent").unwrap(), BlockReason::NoWorker);
+    let blocker = Blocker { task: None, kind, why, since: None, until: None, lost_workers: 0, failure_code: None };
+    assert_eq!(sentence(&blocker, &[], Timestamp(0)), "no worker serves `agent`; the run is waiting for one");
     let mut printed_blockers = PrintedBlockers::default();
-    assert!(printed_blockers.is_news("no_compatible_worker"));
-    assert!(!printed_blockers.is_news("no_compatible_worker"));
+    assert!(printed_blockers.is_new(&blocker, Timestamp(0)));
+    assert!(!printed_blockers.is_new(&blocker, Timestamp(1)));
 }

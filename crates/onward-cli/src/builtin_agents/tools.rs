@@ -75,11 +75,11 @@ fn changed(tool: Tool, mcp: &McpSettings) -> Tool {
 }
 
 fn check_names(name: &str, mcp: &McpSettings, before: &BTreeSet<String>, offered: &BTreeSet<String>) -> Result<()> {
-    let asked_for = match &mcp.needs_approval {
+    let with_approval = match &mcp.needs_approval {
         NeedsApproval::These(names) => names.as_slice(),
         NeedsApproval::All(_) => &[],
     };
-    let named = mcp.tools.iter().flatten().chain(asked_for).chain(mcp.classes.keys());
+    let named = mcp.tools.iter().flatten().chain(with_approval).chain(mcp.classes.keys());
     if let Some(unknown) = named.into_iter().find(|tool| !offered.contains(*tool)) {
         let there = offered.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         bail!("`mcp.{name}` names the unknown tool `{unknown}`; its server has {there}");

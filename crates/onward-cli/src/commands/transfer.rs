@@ -160,8 +160,8 @@ impl Export<'_> {
                 // Deleted since it was listed.
                 Err(error) if error.code() == "run_not_found" => {}
                 Err(error) if leaves_out(&error) => {
-                    let left = transfer::LeftOut { key: head.key.clone(), code: error.code().to_owned() };
-                    put(&left.to_line())?;
+                    let left_out = transfer::LeftOut { key: head.key.clone(), code: error.code().to_owned() };
+                    put(&left_out.to_line())?;
                     print_one(&error.into(), self.json);
                     self.left_out += 1;
                 }
@@ -207,8 +207,8 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<()> {
     }
     importer.finish().map_err(|error| mistake(&error))?;
     let taken = target.finish().await?;
-    for left in importer.left_out() {
-        say(&format!("{} was left out of the export: {}", escape::text(left.key.id.as_str()), escape::text(&left.code)));
+    for left_out in importer.left_out() {
+        say(&format!("{} was left out of the export: {}", escape::text(left_out.key.id.as_str()), escape::text(&left_out.code)));
     }
     if let Some(next) = importer.next() {
         let how = format!("get the next page with GET /v1/export?cursor={next}, or all runs with `onward export`");

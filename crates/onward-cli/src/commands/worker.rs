@@ -28,7 +28,7 @@ pub async fn execute(command: WorkerCommand, global: &Global) -> Result<()> {
             None => known.kind.to_string(),
         };
         let runs = format!("{}/{}", worker.runs, worker.runs_max);
-        let last_seen = worker.heard_at.map_or("embedded".to_owned(), |at| time::ago(at, now));
+        let last_seen = worker.last_seen_at.map_or("embedded".to_owned(), |at| time::ago(at, now));
         let queues = worker.queues.iter().map(queue_name).collect::<Vec<_>>().join(",");
         let tasks = worker.task_kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let kinds = worker.kinds.iter().map(kind).collect::<Vec<_>>().join(",");

@@ -130,24 +130,24 @@ impl TextTable {
 /// Breaks a text into lines of at most `room` characters, at blanks if possible.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    let mut left = room;
+    let mut remaining = room;
     for word in text.split(' ') {
         let mut word: Vec<char> = word.chars().collect();
-        if left < room {
-            if word.len() < left {
+        if remaining < room {
+            if word.len() < remaining {
                 word.insert(0, ' ');
             } else {
                 lines.push(String::new());
-                left = room;
+                remaining = room;
             }
         }
         for c in word {
-            if left == 0 {
+            if remaining == 0 {
                 lines.push(String::new());
-                left = room;
+                remaining = room;
             }
             lines.last_mut().expect("it begins with one").push(c);
-            left -= 1;
+            remaining -= 1;
         }
     }
     lines

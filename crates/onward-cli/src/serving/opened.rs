@@ -159,10 +159,10 @@ impl Databases {
         {
             return states.clone();
         }
-        let asked = self.all.iter().map(|(_, store)| tokio::spawn(ask(store.clone()))).collect::<Vec<_>>();
+        let requests = self.all.iter().map(|(_, store)| tokio::spawn(ask(store.clone()))).collect::<Vec<_>>();
         let mut answers = Vec::new();
-        for asked in asked {
-            answers.push(asked.await.unwrap_or_else(|error| Some(error.to_string())));
+        for requests in requests {
+            answers.push(requests.await.unwrap_or_else(|error| Some(error.to_string())));
         }
         // A database that answers but is not used, because it is not the expected shard, counts as down.
         let unused = self.spread.as_ref().map(|spread| spread.health()).unwrap_or_default();

@@ -513,7 +513,7 @@ fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
     let own = show("refused");
     assert!(own.contains("  model `small`: next attempt in ") && own.contains("failed with model_rate_limited"), "{own}");
     let shown = ran(onward().args(["run", "show", "waits", "--json", "--server", &served.url])).json();
-    assert_eq!((&shown["blocked_on"][0]["why"], &shown["blocked_on"][0]["kind"]), (&"limit_closed".into(), &"llm.small".into()));
+    assert_eq!((&shown["blocked_on"][0]["why"], &shown["blocked_on"][0]["kind"]), (&"rate_limited".into(), &"llm.small".into()));
     let queue = |args: &[&str]| run_over(&served.url, [&["queue"][..], args].concat());
     assert!(queue(&["limits"]).out.contains("llm.small"), "{}", queue(&["limits"]).out);
     assert_eq!(model.scripted.request_count(), 1);

@@ -288,7 +288,7 @@ fn timers_that_fire_when_a_server_comes_up_are_counted() {
         events: vec![timer.into()],
         waits: true,
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     };
     block_on(store.commit(commit)).unwrap();

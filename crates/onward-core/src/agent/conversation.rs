@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 use crate::log::event::{EntryAppended, EntryKey, Quote};
 use crate::{Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message};
 
-pub use attachment::{attachment_fault, names_attachment, with_faults_told};
+pub use attachment::{attachment_fault, names_attachment, with_faults_replaced};
 pub use cursor::EntryCursor;
-pub use empty::says_nothing;
+pub use empty::is_empty_message;
 pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, is_callers_role, pending_of, reported, reported_text};
 
 /// The default signal for messages to an agent.
@@ -83,8 +83,8 @@ pub fn keyed_entry(records: &[Record], key: &str) -> Option<EntryKey> {
 /// Returns the payloads of an input that an entry may quote, in order.
 pub fn quotable(event: &Event) -> Vec<Cow<'_, Payload>> {
     match event {
-        Event::RunStarted(event) => event.mailbox.iter().map(|signal| said_by(&signal.name, &signal.payload)).collect(),
-        Event::SignalReceived(event) => vec![said_by(&event.name, &event.payload)],
+        Event::RunStarted(event) => event.mailbox.iter().map(|signal| signal_content(&signal.name, &signal.payload)).collect(),
+        Event::SignalReceived(event) => vec![signal_content(&event.name, &event.payload)],
         Event::TaskCompleted(event) => vec![Cow::Borrowed(&event.output)],
         Event::ChildCompleted(event) => vec![Cow::Borrowed(&event.output)],
         _ => Vec::new(),
@@ -92,7 +92,7 @@ pub fn quotable(event: &Event) -> Vec<Cow<'_, Payload>> {
 }
 
 /// Returns the content of a signal; for an entry from outside, the content of the entry.
-pub(crate) fn said_by<'a>(name: &Name, payload: &'a Payload) -> Cow<'a, Payload> {
+pub(crate) fn signal_content<'a>(name: &Name, payload: &'a Payload) -> Cow<'a, Payload> {
     match OutsideEntry::of_signal(name, payload) {
         Some(entry) => Cow::Owned(entry.content),
         None => Cow::Borrowed(payload),
@@ -101,13 +101,13 @@ pub(crate) fn said_by<'a>(name: &Name, payload: &'a Payload) -> Cow<'a, Payload>
 
 /// Returns all entries in the log of one generation, in order, including abandoned ones and those beside the conversation.
 pub fn entries_of(generation: u32, records: &[Record]) -> Vec<Entry> {
-    let left = left_behind(records);
+    let abandoned = abandoned_filter(records);
     let mut entries = Vec::new();
     for record in records {
         for (index, event) in record.indexed() {
             let Event::EntryAppended(entry) = event else { continue };
             let Some(content) = content_of(entry, records) else { continue };
-            let is_abandoned = left(index);
+            let is_abandoned = abandoned(index);
             let EntryAppended { id, parent, is_aside, .. } = *entry;
             let (role, idempotency_key, at) = (entry.role.clone(), entry.idempotency_key.clone(), record.at);
             entries.push(Entry { id, parent, role, content, generation, index, at, is_abandoned, is_aside, idempotency_key });
@@ -117,13 +117,13 @@ pub fn entries_of(generation: u32, records: &[Record]) -> Vec<Entry> {
 }
 
 /// Returns a function that tests whether an event was abandoned.
-pub(crate) fn left_behind(records: &[Record]) -> impl Fn(Index) -> bool + use<> {
+pub(crate) fn abandoned_filter(records: &[Record]) -> impl Fn(Index) -> bool + use<> {
     let range = |record: &Record| match record.events.first() {
         Some(Event::SegmentAbandoned(event)) => Some(event.from..=event.to),
         _ => None,
     };
-    let left: Vec<_> = records.iter().filter_map(range).collect();
-    move |index| left.iter().any(|range| range.contains(&index))
+    let abandoned: Vec<_> = records.iter().filter_map(range).collect();
+    move |index| abandoned.iter().any(|range| range.contains(&index))
 }
 
 /// Returns the content of the entry; `None` for a quote of a missing event, which only a damaged log has.

@@ -4,7 +4,7 @@
 //! log, and the stream only refers to them. Must never be needed to know what a run did.
 //!
 //! Invariants:
-//! - SY1: the output of an attempt is voided ([`StreamSaid::AttemptReset`]) before the stream has output of the next one.
+//! - SY1: the output of an attempt is voided ([`StreamContent::AttemptReset`]) before the stream has output of the next one.
 //! - SY2: an attempt has no output after the end of its task, and none after output of a later attempt.
 
 use crate::log::event::{ApprovalRequested, RunPaused};
@@ -32,13 +32,13 @@ message! {
         /// A cursor: reading from it continues after this frame.
         1 => offset: String,
         2 => at: Timestamp,
-        3 => said: StreamSaid,
+        3 => content: StreamContent,
     }
 }
 
 choice! {
     /// The content of a stream frame.
-    pub enum StreamSaid {
+    pub enum StreamContent {
         /// Output of an attempt of a task.
         1 => Spoken / "spoken": Spoken,
         /// The output of the task so far is void: another attempt begins.
@@ -47,10 +47,10 @@ choice! {
         /// The task has ended, with its result in the log: no more output.
         4 => TaskEnd / "task_end": TaskEnd,
         /// An entry of the conversation is final.
-        5 => Entry / "entry": EntrySaid,
+        5 => Entry / "entry": StreamEntry,
         /// The code has abandoned a part of its log: the conversation continues after this entry.
         6 => BranchReset / "branch_reset": BranchReset,
-        7 => ApprovalRequested / "approval_requested": ApprovalSaid,
+        7 => ApprovalRequested / "approval_requested": StreamApproval,
         8 => Paused / "paused": RunPaused,
         9 => Resumed / "resumed": StreamResumed,
         /// The run is closed.
@@ -92,7 +92,7 @@ numbered! {
 
 message! {
     pub struct TaskEnd { 1 => generation: u32, 2 => task: CallId, 3 => outcome: TaskOutcome }
-    pub struct EntrySaid { 1 => generation: u32, 2 => index: Index, 3 => id: Hash, 4 => parent: Option<Hash>, 5 => role: Name }
+    pub struct StreamEntry { 1 => generation: u32, 2 => index: Index, 3 => id: Hash, 4 => parent: Option<Hash>, 5 => role: Name }
 
     pub struct BranchReset {
         1 => generation: u32,
@@ -100,7 +100,7 @@ message! {
         2 => leaf: Option<Hash>,
     }
 
-    pub struct ApprovalSaid { 1 => generation: u32, 2 => requested: ApprovalRequested }
+    pub struct StreamApproval { 1 => generation: u32, 2 => requested: ApprovalRequested }
     pub struct StreamResumed {}
     pub struct StreamEnd { 1 => status: Status }
 
@@ -111,18 +111,18 @@ message! {
     }
 }
 
-impl StreamSaid {
+impl StreamContent {
     /// Estimates the memory that it takes.
     pub fn weigh(&self) -> usize {
         let held = match self {
-            StreamSaid::Spoken(spoken) => spoken.frame.data().len(),
-            StreamSaid::AttemptFailed(failed) => {
+            StreamContent::Spoken(spoken) => spoken.frame.data().len(),
+            StreamContent::AttemptFailed(failed) => {
                 failed.failure.message.len() + failed.failure.details.as_ref().map_or(0, |details| details.data().len())
             }
-            StreamSaid::ApprovalRequested(ApprovalSaid { requested, .. }) => {
+            StreamContent::ApprovalRequested(StreamApproval { requested, .. }) => {
                 requested.title.len() + requested.show.as_ref().map_or(0, |show| show.data().len())
             }
-            StreamSaid::Paused(pause) => pause.message.len(),
+            StreamContent::Paused(pause) => pause.message.len(),
             _ => 0,
         };
         held + 160
@@ -130,24 +130,26 @@ impl StreamSaid {
 }
 
 /// Returns the frames for a record of the generation's log, except for those that depend on earlier records.
-pub fn said_by(generation: u32, record: &Record) -> Vec<StreamSaid> {
-    record.indexed().filter_map(|(index, event)| said_by_event(generation, index, event)).collect()
+pub fn contents_of(generation: u32, record: &Record) -> Vec<StreamContent> {
+    record.indexed().filter_map(|(index, event)| content_of(generation, index, event)).collect()
 }
 
-fn said_by_event(generation: u32, index: Index, event: &Event) -> Option<StreamSaid> {
-    let task_end = |task: &CallId, outcome| StreamSaid::TaskEnd(TaskEnd { generation, task: task.clone(), outcome });
-    let end = |status| StreamSaid::End(StreamEnd { status });
+fn content_of(generation: u32, index: Index, event: &Event) -> Option<StreamContent> {
+    let task_end = |task: &CallId, outcome| StreamContent::TaskEnd(TaskEnd { generation, task: task.clone(), outcome });
+    let end = |status| StreamContent::End(StreamEnd { status });
     Some(match event {
         Event::EntryAppended(entry) if !entry.is_aside => {
             let (id, parent, role) = (entry.id, entry.parent, entry.role.clone());
-            StreamSaid::Entry(EntrySaid { generation, index, id, parent, role })
+            StreamContent::Entry(StreamEntry { generation, index, id, parent, role })
         }
         Event::TaskCompleted(event) => task_end(&event.call_id, TaskOutcome::Completed),
         Event::TaskFailed(event) => task_end(&event.call_id, TaskOutcome::Failed),
         Event::TaskCanceled(event) => task_end(&event.call_id, TaskOutcome::Canceled),
-        Event::ApprovalRequested(event) => StreamSaid::ApprovalRequested(ApprovalSaid { generation, requested: event.clone() }),
-        Event::RunPaused(event) => StreamSaid::Paused(event.clone()),
-        Event::RunResumed(_) => StreamSaid::Resumed(StreamResumed {}),
+        Event::ApprovalRequested(event) => {
+            StreamContent::ApprovalRequested(StreamApproval { generation, requested: event.clone() })
+        }
+        Event::RunPaused(event) => StreamContent::Paused(event.clone()),
+        Event::RunResumed(_) => StreamContent::Resumed(StreamResumed {}),
         Event::RunCompleted(_) => end(Status::Completed),
         Event::RunFailed(_) => end(Status::Failed),
         Event::RunCanceled(_) => end(Status::Canceled),

@@ -130,7 +130,7 @@ message! {
         5 => runs: u64,
         6 => runs_max: u64,
         /// Time of the last sign of life; absent for a worker in the server's own process.
-        7 => heard_at: Option<Timestamp>,
+        7 => last_seen_at: Option<Timestamp>,
     }
 }
 

@@ -58,11 +58,11 @@ impl Call {
                 visit(of_result(&mut request.result), &run, None, &["promise"])
             }
             // Attachments are read by the server, which passes them to models.
-            PutAttachment(_) | ReadRun(_) | ReadTask(_) | CancelTask(_) | ReadPendingReason(_) | ReadBlockers(_)
-            | ListDeleted(_) | ReadLog(_) | ReadEntries(_) | WatchRun(_) | ReadStream(_) | ListRuns(_) | ListChildren(_)
-            | ListVersions(_) | ReadSpend(_) | CancelRun(_) | TerminateRun(_) | PauseRun(_) | ResumeRun(_) | RetryRun(_)
-            | ForkRun(_) | ResetRun(_) | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | DecideApproval(_)
-            | ListWorkers(_) | ListQuarantined(_) | RetryTask(_) | ListQueues(_) => Ok(()),
+            PutAttachment(_) | ReadRun(_) | ReadTask(_) | CancelTask(_) | ReadBlockers(_) | ListDeleted(_) | ReadLog(_)
+            | ReadEntries(_) | WatchRun(_) | ReadStream(_) | ListRuns(_) | ListChildren(_) | ListVersions(_) | ReadSpend(_)
+            | CancelRun(_) | TerminateRun(_) | PauseRun(_) | ResumeRun(_) | RetryRun(_) | ForkRun(_) | ResetRun(_)
+            | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | DecideApproval(_) | ListWorkers(_)
+            | ListQuarantined(_) | RetryTask(_) | ListQueues(_) => Ok(()),
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Requests and replies about one run.
 
 use crate::budget::Budget;
-use crate::stream::{StreamFrame, StreamSaid};
+use crate::stream::{StreamContent, StreamFrame};
 use crate::{
     Attribute, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, message,
-    numbered,
 };
 
 message! {
@@ -62,23 +61,6 @@ impl From<RunKey> for RunRequest {
 }
 
 message! {
-    pub struct PendingReply {
-        /// Absent for a run that is not pending.
-        1 => why: Option<PendingReason>,
-    }
-}
-
-numbered! {
-    /// The reason why a run that has work is not running.
-    pub enum PendingReason {
-        /// No known worker has code for the kind and version of the run. The run continues when one connects.
-        0 => NoCompatibleWorker / "no_compatible_worker",
-        /// A worker has the code and claims the run when it has a free slot.
-        1 => Queued / "queued",
-    }
-}
-
-message! {
     pub struct LogRequest {
         1 => run: RunKey,
         /// The current generation if absent.
@@ -129,7 +111,7 @@ message! {
 impl StreamPage {
     /// Returns true if the run is closed and no frame follows.
     pub fn ends(&self) -> bool {
-        self.frames.last().is_some_and(|frame| matches!(frame.said, StreamSaid::End(_)))
+        self.frames.last().is_some_and(|frame| matches!(frame.content, StreamContent::End(_)))
     }
 }
 

@@ -50,10 +50,12 @@ numbered! {
 message! {
     pub struct BlockersReply { 1 => blocked_on: Vec<Blocker> }
 
-    /// The reason why a task of a run is not executed.
+    /// The reason why a pending run, or a task of a run, is not executed.
     #[derive(Eq)]
     pub struct Blocker {
-        1 => task: TaskId,
+        /// Absent if the run itself is not executed.
+        1 => task: Option<TaskId>,
+        /// The kind of the task or run.
         2 => kind: Name,
         3 => why: BlockReason,
         /// When the task was quarantined.
@@ -69,8 +71,8 @@ message! {
 
 impl Blocker {
     /// Returns the public id of the task, `RUN~GENERATION~CALL`.
-    pub fn task_ref(&self) -> String {
-        format!("{}~{}~{}", self.task.run.id, self.task.generation, self.task.call_id)
+    pub fn task_ref(&self) -> Option<String> {
+        self.task.as_ref().map(|task| format!("{}~{}~{}", task.run.id, task.generation, task.call_id))
     }
 
     /// Returns what to do about it, if intervention is needed.
@@ -78,23 +80,26 @@ impl Blocker {
         match self.why {
             BlockReason::NoWorker => Some(format!("start a worker that has `{}`", self.kind)),
             BlockReason::Quarantined => {
-                Some(format!("find out why its workers vanish, then run `onward queue retry {}`", self.task_ref()))
+                let task = self.task_ref()?;
+                Some(format!("find out why its workers vanish, then run `onward queue retry {task}`"))
             }
-            BlockReason::LimitClosed | BlockReason::Retries => None,
+            BlockReason::RateLimited | BlockReason::Retries | BlockReason::Queued => None,
         }
     }
 }
 
 numbered! {
     pub enum BlockReason {
-        /// No known worker takes tasks of this kind from its queue.
+        /// No known worker takes tasks of this kind from its queue, or has code for the kind and version of the run.
         0 => NoWorker / "no_worker",
         /// The provider rate-limited the key that the task uses, for all workers that have the kind.
-        1 => LimitClosed / "limit_closed",
+        1 => RateLimited / "rate_limited",
         /// The task lost too many workers and is off its queue until an operator retries it.
         2 => Quarantined / "quarantined",
         /// The last attempt failed, and the retry delay is not over.
         3 => Retries / "retries",
+        /// A worker has the code of the run and claims it when it has a free slot.
+        4 => Queued / "queued",
     }
 }
 

@@ -25,9 +25,7 @@ macro_rules! with_verbs {
             read_task ReadTask(RunRequest) -> TaskView, Read;
             /// Cancels a standalone task; it ends at once.
             cancel_task CancelTask(ReasonRequest) -> Appended, Operate;
-            /// Returns why a pending run is not running.
-            read_pending_reason ReadPendingReason(RunRequest) -> PendingReply, Read;
-            /// Returns why tasks of a run are not executed.
+            /// Returns why a pending run or tasks of a run are not executed.
             read_blockers ReadBlockers(RunRequest) -> BlockersReply, Read;
             /// Lists runs that were deleted individually, newest first.
             list_deleted ListDeleted(DeletedQuery) -> DeletedReply, Read;

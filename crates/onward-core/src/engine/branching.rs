@@ -13,13 +13,13 @@
 
 use super::mailbox::Signal;
 use super::{Advance, Engine, Fault};
-use crate::agent::conversation::{OutsideEntry, entries_of, left_behind, said_by};
+use crate::agent::conversation::{OutsideEntry, abandoned_filter, entries_of, signal_content};
 use crate::log::event::{BranchRequested, CarriedSignal, Divergence, RunContinued, SegmentAbandoned, SignalReceived};
 use crate::{Event, Hash, Index, Name, Record};
 
 impl Engine {
     /// Remembers a request as soon as it is fed.
-    pub(super) fn hear_branch(&mut self, record: &Record) {
+    pub(super) fn note_branch(&mut self, record: &Record) {
         for event in &record.events {
             if let Event::BranchRequested(event) = event {
                 self.branching = Some((record.index, event.clone()));
@@ -52,7 +52,7 @@ impl Engine {
     fn leave_code(&mut self) -> Result<Advance, Fault> {
         self.batch.clear();
         self.wakes.clear();
-        match self.stand_still() {
+        match self.commit_while_paused() {
             Advance::Idle if self.running_steps == 0 => Err(Fault::Branched),
             advance => Ok(advance),
         }
@@ -65,7 +65,7 @@ impl Engine {
         };
         self.next_commit = records.iter().rev().find_map(|record| record.commit).map_or(0, |commit| commit.n + 1);
         self.begin_identity(started);
-        self.agent.begin_left(started);
+        self.agent.begin_abandoned_children(started);
         self.begin_conversation(started);
         self.horizon = self.last_fed();
         self.delivered = Some(self.horizon);
@@ -73,13 +73,13 @@ impl Engine {
         self.take_along(&records);
         let BranchRequested { from, depth, entry, checkpoint, input, .. } = *request;
         self.branch(from, depth);
-        let is_said = entry.is_some();
+        let has_entry = entry.is_some();
         if let Some(OutsideEntry { role, content, .. }) = entry {
             self.append_entry(role, content);
         }
         self.cancel_abandoned_children();
         // A requested entry is answered at once, without another signal.
-        let awaits = checkpoint.awaits.filter(|_| !is_said);
+        let awaits = checkpoint.awaits.filter(|_| !has_entry);
         let mut next = self.close_conversation(checkpoint.state, checkpoint.prelude, awaits);
         (next.keys, next.handoff, next.tally) = (checkpoint.keys, checkpoint.handoff, checkpoint.tally);
         self.out.push(RunContinued { input, checkpoint: Some(Box::new(next)) }.into());
@@ -97,7 +97,7 @@ impl Engine {
         let divergence = Divergence {
             index,
             recorded: super::matching::describe(first.events.first().unwrap_or(&request.clone().into())),
-            asked: format!("a branch from {entry}"),
+            attempted: format!("a branch from {entry}"),
             nearest: None,
             hint: String::new(),
         };
@@ -120,15 +120,15 @@ impl Engine {
             }
         }
         self.cancel.begin(reasons.into_iter().next());
-        for signal in unsaid(records) {
+        for signal in unused_signals(records) {
             self.signal_arrives(signal);
         }
     }
 }
 
 /// Returns the signals that were not consumed, or consumed without becoming an entry, oldest first.
-fn unsaid(records: &[Record]) -> Vec<Signal> {
-    let is_left = left_behind(records);
+fn unused_signals(records: &[Record]) -> Vec<Signal> {
+    let is_abandoned = abandoned_filter(records);
     let entries = entries_of(0, records).into_iter().filter(|entry| !entry.is_abandoned && !entry.is_aside);
     let mut entries: Vec<(Name, Hash)> = entries.map(|entry| (entry.role, Hash::of(&entry.content))).collect();
     let mut signals: Vec<(Signal, bool)> = Vec::new();
@@ -143,7 +143,7 @@ fn unsaid(records: &[Record]) -> Vec<Signal> {
                     let (signal_id, sender) = (signal_id.clone(), sender.clone());
                     signals.push(carried(CarriedSignal { name, payload, signal_id, sender }));
                 }
-                Event::SignalConsumed(event) if !is_left(index) => {
+                Event::SignalConsumed(event) if !is_abandoned(index) => {
                     // Signals of one name are consumed in order.
                     let is_it = |(signal, is_consumed): &&mut (Signal, bool)| {
                         !*is_consumed && signal.index == event.index && signal.name == event.name
@@ -161,8 +161,8 @@ fn unsaid(records: &[Record]) -> Vec<Signal> {
             if !is_consumed || role.is_some() != is_outside {
                 return true;
             }
-            let said = Hash::of(&said_by(&signal.name, &signal.payload));
-            let is_it = |(by, text): &(Name, Hash)| *text == said && role.as_ref().is_none_or(|role| role == by);
+            let hash = Hash::of(&signal_content(&signal.name, &signal.payload));
+            let is_it = |(by, text): &(Name, Hash)| *text == hash && role.as_ref().is_none_or(|role| role == by);
             let entry = entries.iter().position(is_it);
             entry.map(|position| entries.swap_remove(position)).is_none()
         });

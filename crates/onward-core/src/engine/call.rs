@@ -97,7 +97,7 @@ pub(super) struct Call {
     pub what: CallDetails,
     pub answer: CallState,
     /// The position of the call's event in `out`, with the number of the activation.
-    asked: Option<(u64, usize)>,
+    request: Option<(u64, usize)>,
 }
 
 /// The result of canceling a call.
@@ -114,23 +114,23 @@ pub type Options<'a> = &'a mut dyn FnMut(&mut Event);
 impl Engine {
     /// Registers a call and its event.
     pub(super) fn open(&mut self, call_id: CallId, what: CallDetails, event: Option<Event>) {
-        let asked = event.map(|event| {
+        let request = event.map(|event| {
             self.out.push(event);
             (self.out_batch, self.out.len() - 1)
         });
-        self.calls.insert(call_id, Call { what, answer: CallState::Open, asked });
+        self.calls.insert(call_id, Call { what, answer: CallState::Open, request });
     }
 
     /// Registers a call that fails at once, without an event. The failure must depend on the code only, so that replay gives the
     /// same.
     pub(super) fn open_refused(&mut self, call_id: CallId, what: CallDetails, failure: Failure) {
         let answer = CallState::Ready { index: self.delivered.unwrap_or_default(), result: Err(failure), signal: None };
-        self.calls.insert(call_id, Call { what, answer, asked: None });
+        self.calls.insert(call_id, Call { what, answer, request: None });
     }
 
     /// Sets options of a call. They are recorded, so they must be set before the first await.
     pub fn configure(&mut self, call_id: &CallId, options: Options<'_>) {
-        match self.calls.get(call_id).map(|call| call.asked) {
+        match self.calls.get(call_id).map(|call| call.request) {
             Some(None) => {} // a refused call has no event
             Some(Some((batch, position))) if batch == self.out_batch => options(&mut self.out[position]),
             _ => self.misuse("options of a call must be set before anything is awaited after it"),
@@ -242,13 +242,13 @@ impl Engine {
 
 impl Call {
     /// Returns true if the call has an event.
-    pub(super) fn is_asked(&self) -> bool {
-        self.asked.is_some()
+    pub(super) fn is_requested(&self) -> bool {
+        self.request.is_some()
     }
 
     /// Returns true if the call was made since the last commit.
-    pub(super) fn is_asked_in(&self, out_batch: u64) -> bool {
-        self.asked.is_some_and(|(batch, _)| batch == out_batch)
+    pub(super) fn is_requested_in(&self, out_batch: u64) -> bool {
+        self.request.is_some_and(|(batch, _)| batch == out_batch)
     }
 
     /// Returns the event that stops the work on this call.

@@ -142,7 +142,7 @@ impl Engine {
         }
         let ahead = self.queue.iter().filter(|queued| !queued.matched).map(|queued| &queued.record);
         // A commit while paused has no calls of the code (N7).
-        let is_covering = |record: &&Record| record.commit.is_some_and(|commit| !commit.is_standing);
+        let is_covering = |record: &&Record| record.commit.is_some_and(|commit| !commit.is_while_paused);
         let covering = self.expected.iter().chain(ahead).find(is_covering)?;
         Some(covering.events.iter().any(|event| matches!(event, Event::WaitCanceled(wait) if wait.call_id == *call_id)))
     }

@@ -98,7 +98,7 @@ impl Engine {
     pub fn child_of(&self, call_id: &CallId) -> Option<RunId> {
         let call = self.calls.get(call_id)?;
         match &call.what {
-            CallDetails::Child { child, .. } if call.is_asked() => Some(child.clone()),
+            CallDetails::Child { child, .. } if call.is_requested() => Some(child.clone()),
             _ => None,
         }
     }

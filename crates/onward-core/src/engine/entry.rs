@@ -22,7 +22,7 @@ const KEPT_MAX: usize = 32;
 pub const ENTRY_KEYS_MAX: usize = 128;
 
 /// The maximum number of remembered abandoned children.
-const LEFT_MAX: usize = 128;
+const ABANDONED_CHILDREN_MAX: usize = 128;
 
 /// The key belongs to an entry with different content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,20 +41,21 @@ pub(super) struct ConversationState {
     kept: Vec<EntryLocation>,
     /// Latest use last.
     keys: Vec<EntryKey>,
-    heard: BTreeMap<Hash, (Quote, Payload)>,
+    quotes: BTreeMap<Hash, (Quote, Payload)>,
     /// Children that earlier segments have abandoned.
-    left: Vec<RunId>,
+    abandoned_children: Vec<RunId>,
     tally: Tally,
 }
 
 impl ConversationState {
     /// Sets the abandoned children, before their signals arrive.
-    pub fn begin_left(&mut self, started: &RunStarted) {
-        self.left = started.checkpoint.as_ref().map(|checkpoint| checkpoint.left.clone()).unwrap_or_default();
+    pub fn begin_abandoned_children(&mut self, started: &RunStarted) {
+        self.abandoned_children =
+            started.checkpoint.as_ref().map(|checkpoint| checkpoint.abandoned_children.clone()).unwrap_or_default();
     }
 
     pub fn has_abandoned(&self, child: &RunId) -> bool {
-        self.left.contains(child)
+        self.abandoned_children.contains(child)
     }
 
     /// Returns the input of the run.
@@ -76,8 +77,8 @@ impl Engine {
             kept: checkpoint.map(|checkpoint| checkpoint.kept.clone()).unwrap_or_default(),
             keys: checkpoint.map(|checkpoint| checkpoint.keys.clone()).unwrap_or_default(),
             checkpoint: started.checkpoint.clone(),
-            heard: std::mem::take(&mut self.agent.heard),
-            left: std::mem::take(&mut self.agent.left),
+            quotes: std::mem::take(&mut self.agent.quotes),
+            abandoned_children: std::mem::take(&mut self.agent.abandoned_children),
             tally: checkpoint.and_then(|checkpoint| checkpoint.tally).unwrap_or_default(),
         };
     }
@@ -85,11 +86,22 @@ impl Engine {
     pub(super) fn close_conversation(&self, state: Payload, prelude: Option<u32>, awaits: Option<Name>) -> Checkpoint {
         let kept = self.agent.kept[self.agent.kept.len().saturating_sub(KEPT_MAX)..].to_vec();
         let keys = self.agent.keys[self.agent.keys.len().saturating_sub(ENTRY_KEYS_MAX)..].to_vec();
-        let mut left = self.agent.left.clone();
-        left.extend(self.segment.abandoned_children());
-        let left = left.split_off(left.len().saturating_sub(LEFT_MAX));
+        let mut abandoned_children = self.agent.abandoned_children.clone();
+        abandoned_children.extend(self.segment.abandoned_children());
+        let abandoned_children = abandoned_children.split_off(abandoned_children.len().saturating_sub(ABANDONED_CHILDREN_MAX));
         let tally = Some(self.agent.tally).filter(|tally| *tally != Tally::default());
-        Checkpoint { state, prelude, awaits, leaf: self.leaf(), depth: self.depth(), kept, keys, left, handoff: None, tally }
+        Checkpoint {
+            state,
+            prelude,
+            awaits,
+            leaf: self.leaf(),
+            depth: self.depth(),
+            kept,
+            keys,
+            abandoned_children,
+            handoff: None,
+            tally,
+        }
     }
 
     /// Returns the counters of the conversation since the last received signal.
@@ -140,14 +152,14 @@ impl Engine {
     }
 
     /// Remembers the payloads that entries may quote.
-    pub(super) fn hear_quotable(&mut self, index: Index, event: &Event) {
+    pub(super) fn note_quotable(&mut self, index: Index, event: &Event) {
         if !self.is_agent() {
             return;
         }
         for (item, payload) in quotable(event).into_iter().enumerate() {
             if payload.data().len() >= QUOTED_BYTES_MIN {
                 let quote = Quote { index, item: item as u32 };
-                self.agent.heard.entry(Hash::of(&payload)).or_insert_with(|| (quote, payload.into_owned()));
+                self.agent.quotes.entry(Hash::of(&payload)).or_insert_with(|| (quote, payload.into_owned()));
             }
         }
     }
@@ -177,7 +189,7 @@ impl Engine {
 
     /// Consumes the entries from outside up to the horizon. Counts as a poll.
     pub fn look_for_entries(&mut self) -> Vec<Hash> {
-        self.look();
+        self.count_poll();
         self.take_in_until(Some(self.horizon))
     }
 
@@ -249,9 +261,9 @@ impl Engine {
     /// Records an entry, with a quote if the log has its content, and returns it with its content.
     fn write_entry(&mut self, entry: EntryAppended) -> EntryAppended {
         let mut written = entry.clone();
-        if let Some((quote, heard)) = self.agent.heard.get(&Hash::of(&entry.content))
+        if let Some((quote, content)) = self.agent.quotes.get(&Hash::of(&entry.content))
             // Equal JSON need not be the same text.
-            && *heard == entry.content
+            && *content == entry.content
         {
             (written.content, written.quote) = (Payload::null(), Some(*quote));
         }

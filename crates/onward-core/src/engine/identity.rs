@@ -95,8 +95,8 @@ impl Engine {
     /// Ignores a failure that was set aside: the failed call is executed again, from its first attempt.
     pub(super) fn set_aside(&mut self, index: Index, event: Event) -> Result<Option<Advance>, Fault> {
         if let Event::StepFailed(event) = event {
-            let asked = super::call::StepIdentity { name: event.name, input_hash: event.input_hash };
-            self.match_step(index, &event.call_id, &asked)?;
+            let identity = super::call::StepIdentity { name: event.name, input_hash: event.input_hash };
+            self.match_step(index, &event.call_id, &identity)?;
             if let Some(Call { what: CallDetails::Step { attempt, .. }, .. }) = self.calls.get_mut(&event.call_id) {
                 *attempt = 1;
             }

@@ -34,7 +34,7 @@ pub(super) struct Mailbox {
 
 /// The polls of the mailbox by the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Looks {
+pub(super) enum PollState {
     /// No poll yet.
     #[default]
     Never,
@@ -45,23 +45,23 @@ pub(super) enum Looks {
     Outdated,
 }
 
-impl Looks {
+impl PollState {
     pub fn commit(&mut self) {
-        if *self == Looks::Open {
-            *self = Looks::Durable;
+        if *self == PollState::Open {
+            *self = PollState::Durable;
         }
     }
 
     /// Handles the rejection of the commit.
     pub fn reopen(&mut self) {
-        if *self == Looks::Durable {
-            *self = Looks::Open;
+        if *self == PollState::Durable {
+            *self = PollState::Open;
         }
     }
 
     pub fn outdate(&mut self) {
-        if *self == Looks::Durable {
-            *self = Looks::Outdated;
+        if *self == PollState::Durable {
+            *self = PollState::Outdated;
         }
     }
 }

@@ -12,45 +12,45 @@ use crate::{CallId, Event, Failure, Hash, Index, Payload, Record};
 /// The last call on which code and log agreed; described only after a divergence.
 #[derive(Debug, Clone)]
 pub(super) enum Matched {
-    Asked(Box<Event>),
+    Attempted(Box<Event>),
     Step(StepIdentity, CallId),
 }
 
 impl Engine {
     pub(super) fn nearest(&self) -> Option<String> {
         self.last_matched.as_ref().map(|matched| match matched {
-            Matched::Asked(event) => describe(event),
+            Matched::Attempted(event) => describe(event),
             Matched::Step(identity, call_id) => describe_step(identity, call_id),
         })
     }
 
     /// Compares the calls of this activation with the recorded commit. Fails if they diverge.
     pub(super) fn match_commit(&mut self, expected: Record) -> Result<(), Fault> {
-        if expected.commit.is_some_and(|commit| commit.is_standing) {
+        if expected.commit.is_some_and(|commit| commit.is_while_paused) {
             // The calls of the code come with the next commit that was not made while paused (N7).
             self.next_commit += 1;
             self.pass_identity();
             return Ok(());
         }
-        self.adopt_asked();
-        let mut asked = self.take_out();
+        self.adopt_requested();
+        let mut attempted = self.take_out();
         self.match_marker(&expected);
         let postponed =
             matches!(expected.events.last(), Some(Event::RunSuspended(last)) if last.reason == SuspendReason::Continuing);
-        let end = asked.pop_if(|event| postponed && matches!(event, Event::RunContinued(_)));
-        let mut asked = asked.into_iter();
-        for (index, recorded) in expected.indexed().filter(|(_, event)| is_asked(event)) {
-            match asked.next() {
+        let end = attempted.pop_if(|event| postponed && matches!(event, Event::RunContinued(_)));
+        let mut attempted = attempted.into_iter();
+        for (index, recorded) in expected.indexed().filter(|(_, event)| is_requested(event)) {
+            match attempted.next() {
                 Some(event) if recorded == &event || self.is_same(recorded, &event) => {
-                    self.last_matched = Some(Matched::Asked(Box::new(event)))
+                    self.last_matched = Some(Matched::Attempted(Box::new(event)))
                 }
                 other => {
-                    let asked = other.as_ref().map(describe);
-                    return Err(self.diverged(index, describe(recorded), asked));
+                    let attempted = other.as_ref().map(describe);
+                    return Err(self.diverged(index, describe(recorded), attempted));
                 }
             }
         }
-        if let Some(extra) = asked.next() {
+        if let Some(extra) = attempted.next() {
             // A recorded step that the code did not call is a better report than "nothing more".
             let missing = expected.indexed().find_map(|(index, event)| Some((index, self.missing_step(event)?)));
             let (index, recorded) = missing.unwrap_or_else(|| (expected.next_index(), "nothing more at this point".to_owned()));
@@ -65,13 +65,13 @@ impl Engine {
     }
 
     /// Returns true if both events are the same call, though their bytes differ.
-    fn is_same(&self, recorded: &Event, asked: &Event) -> bool {
-        if self.strict { canonical(recorded) == canonical(asked) } else { agrees(recorded, asked) }
+    fn is_same(&self, recorded: &Event, attempted: &Event) -> bool {
+        if self.strict { canonical(recorded) == canonical(attempted) } else { agrees(recorded, attempted) }
     }
 
     /// Compares a recorded step result with the step that the code called at its call id. Fails if they diverge.
     pub(super) fn match_step(&mut self, index: Index, call_id: &CallId, recorded: &StepIdentity) -> Result<(), Fault> {
-        let asked = match self.calls.get(call_id) {
+        let attempted = match self.calls.get(call_id) {
             Some(call) => match &call.what {
                 super::call::CallDetails::Step { identity, .. } if identity == recorded => None,
                 super::call::CallDetails::Step { identity, .. } => Some(describe_step(identity, call_id)),
@@ -83,35 +83,35 @@ impl Engine {
                 None => return Err(self.diverged(index, describe_step(recorded, call_id), None)),
             },
         };
-        match asked {
+        match attempted {
             None => {
                 self.last_matched = Some(Matched::Step(recorded.clone(), call_id.clone()));
                 Ok(())
             }
-            asked => Err(self.diverged(index, describe_step(recorded, call_id), asked)),
+            attempted => Err(self.diverged(index, describe_step(recorded, call_id), attempted)),
         }
     }
 
     /// Describes the recorded step if the code has not called one at its call id.
     fn missing_step(&self, event: &Event) -> Option<String> {
         let (identity, call_id) = StepIdentity::of(event)?;
-        let asked =
+        let attempted =
             matches!(self.calls.get(call_id), Some(super::call::Call { what: super::call::CallDetails::Step { .. }, .. }));
-        let known = asked || self.dropped_steps.contains_key(call_id);
+        let known = attempted || self.dropped_steps.contains_key(call_id);
         (!known).then(|| describe_step(&identity, call_id))
     }
 
-    fn diverged(&self, index: Index, recorded: String, asked: Option<String>) -> Fault {
-        let asked = asked.unwrap_or_else(|| self.nothing_asked());
+    fn diverged(&self, index: Index, recorded: String, attempted: Option<String>) -> Fault {
+        let attempted = attempted.unwrap_or_else(|| self.nothing_attempted());
         let hint = format!(
             "the code changed while this run was open, or it depends on something that is not recorded (time, randomness, \
              environment, map order); deploy the change under `ctx.version` or as a new version, then `onward run resume {}`",
             self.key.id
         );
-        Fault::Diverged(Box::new(Divergence { index, recorded, asked, nearest: self.nearest(), hint }))
+        Fault::Diverged(Box::new(Divergence { index, recorded, attempted, nearest: self.nearest(), hint }))
     }
 
-    fn nothing_asked(&self) -> String {
+    fn nothing_attempted(&self) -> String {
         if self.ended {
             return "nothing: the code had returned".to_owned();
         }
@@ -121,12 +121,12 @@ impl Engine {
 }
 
 /// Returns true for calls of the code, false for step results and markers.
-fn is_asked(event: &Event) -> bool {
+fn is_requested(event: &Event) -> bool {
     !event.is_step_result() && !matches!(event, Event::RunSuspended(_) | Event::SegmentAbandoned(_))
 }
 
-fn agrees(recorded: &Event, asked: &Event) -> bool {
-    match (recorded, asked) {
+fn agrees(recorded: &Event, attempted: &Event) -> bool {
+    match (recorded, attempted) {
         (Event::TaskScheduled(a), Event::TaskScheduled(b)) => {
             (&a.call_id, &a.kind, a.input_hash) == (&b.call_id, &b.kind, b.input_hash)
         }

@@ -62,7 +62,7 @@ use crate::run::{Carries, Commit};
 use crate::spend::budget::Purse;
 use crate::{Branch, CALL_ID_PARTS_MAX, CallId, CommitId, Epoch, Event, Index, Name, Payload, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
-use mailbox::{Looks, Mailbox, Signal};
+use mailbox::{Mailbox, PollState, Signal};
 
 /// The maximum number of mailbox polls in one poll of the code; more count as spinning.
 const POLLS_MAX: u32 = 100_000;
@@ -97,16 +97,16 @@ pub struct CommitDraft {
     pub horizon: Index,
     pub events: Vec<Event>,
     pub waits: bool,
-    pub is_standing: bool,
+    pub is_while_paused: bool,
     pub carries: Carries,
 }
 
 impl CommitDraft {
     /// Returns the commit for the store, made under the lease of `epoch`.
     pub fn into_commit(self, key: RunKey, generation: u32, epoch: Epoch, commit_id: CommitId) -> Commit {
-        let CommitDraft { n, horizon, events, waits, is_standing, carries } = self;
+        let CommitDraft { n, horizon, events, waits, is_while_paused, carries } = self;
         let end_over_unread = false;
-        Commit { key, generation, epoch, n, commit_id, horizon, events, waits, end_over_unread, is_standing, carries }
+        Commit { key, generation, epoch, n, commit_id, horizon, events, waits, end_over_unread, is_while_paused, carries }
     }
 }
 
@@ -123,7 +123,7 @@ pub enum Fault {
     /// The code would continue without an abandoned call that had an effect.
     EffectAbandoned {
         message: String,
-        left: Vec<CallId>,
+        abandoned_calls: Vec<CallId>,
     },
     /// Too many events since the last checkpoint.
     TooLong(String),
@@ -151,8 +151,8 @@ impl Fault {
             Fault::Diverged(report) => paused(PauseReason::Diverged, *report),
             Fault::Departed(divergence_point) => paused(PauseReason::Diverged, *divergence_point.divergence),
             Fault::Unstable(report) => paused(PauseReason::UnstableSegment, *report),
-            Fault::EffectAbandoned { message, left } => {
-                RunPaused { reason: PauseReason::EffectAbandoned, left, ..plain(message) }
+            Fault::EffectAbandoned { message, abandoned_calls } => {
+                RunPaused { reason: PauseReason::EffectAbandoned, abandoned_calls, ..plain(message) }
             }
             Fault::TooLong(message) => RunPaused { reason: PauseReason::SegmentTooLong, ..plain(message) },
             Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),
@@ -165,7 +165,7 @@ impl Fault {
 }
 
 fn paused(reason: PauseReason, report: Divergence) -> RunPaused {
-    let message = format!("at event {}: recorded {}, attempted {}", report.index, report.recorded, report.asked);
+    let message = format!("at event {}: recorded {}, attempted {}", report.index, report.recorded, report.attempted);
     RunPaused { divergence: Some(report), ..RunPaused::because(reason, message) }
 }
 
@@ -214,7 +214,7 @@ pub struct Engine {
     unsettled: bool,
     /// The code has observed something that is durable only with the next commit.
     polled: bool,
-    looks: Looks,
+    poll_state: PollState,
     /// The number of mailbox polls in this poll of the code.
     polls: u32,
 
@@ -289,7 +289,7 @@ impl Engine {
             in_flight: None,
             unsettled: false,
             polled: false,
-            looks: Looks::default(),
+            poll_state: PollState::default(),
             polls: 0,
             main_line: 0,
             arms: BTreeMap::new(),
@@ -352,7 +352,7 @@ impl Engine {
         self.next_feed = record.next_index();
         self.pause_state.hear(&record);
         self.segment.hear(&record);
-        self.hear_branch(&record);
+        self.note_branch(&record);
         let is_abandoned = self.mark_abandoned(&record);
         let own = record.commit.is_some() && self.in_flight.take().is_some_and(|events| events == record.events);
         let matched = own || record.commit.is_none();
@@ -422,7 +422,7 @@ impl Engine {
                 self.unsettled = true; // whether it waits now, no commit says yet (N5)
                 return advance;
             }
-            if let Some(advance) = self.advance_standing() {
+            if let Some(advance) = self.advance_pause_state() {
                 return advance;
             }
             if self.postpones_end {
@@ -486,7 +486,7 @@ impl Engine {
                 let index = record.plus(offset as u64);
                 if !is_abandoned {
                     self.announce(index, &event);
-                    self.hear_quotable(index, &event);
+                    self.note_quotable(index, &event);
                 }
                 self.batch.push_back(Delivery { index, record, at, event, is_abandoned });
             }
@@ -502,7 +502,7 @@ impl Engine {
                 self.signal_arrives(Signal { index, name, payload, sender });
             }
             Event::RunStarted(started) => {
-                self.agent.begin_left(started);
+                self.agent.begin_abandoned_children(started);
                 for CarriedSignal { name, payload, sender, .. } in started.mailbox.iter().cloned() {
                     self.signal_arrives(Signal { index, name, payload, sender });
                 }
@@ -521,7 +521,7 @@ impl Engine {
         }
         if (event.is_input() && !event.is_quiet()) || event.is_step_result() {
             self.unsettled = true;
-            self.looks.outdate();
+            self.poll_state.outdate();
         }
         if self.identities.is_set_aside(index) {
             return self.set_aside(index, event);
@@ -575,7 +575,7 @@ impl Engine {
     fn rest(&mut self) -> Result<Advance, Fault> {
         self.was_live = true;
         if self.pause_state.is_paused {
-            return Ok(self.stand_still());
+            return Ok(self.commit_while_paused());
         }
         if !self.deferred_steps.is_empty() && !self.polled {
             self.deferred_steps.clear();
@@ -598,7 +598,7 @@ impl Engine {
 
     /// Drafts a commit of the code's calls, unless an abandoned effect or the segment's length forbids it.
     fn try_draft(&mut self, waits: bool) -> Result<Advance, Fault> {
-        self.adopt_asked();
+        self.adopt_requested();
         match self.check_effects().or_else(|| self.check_length()) {
             Some(fault) => Err(fault),
             None => Ok(self.draft(waits && !self.adopts_answered())),
@@ -614,11 +614,11 @@ impl Engine {
     }
 
     /// Puts events in flight, as the next commit.
-    fn commit(&mut self, events: Vec<Event>, waits: bool, is_standing: bool) -> Advance {
+    fn commit(&mut self, events: Vec<Event>, waits: bool, is_while_paused: bool) -> Advance {
         let (n, horizon, carries) = (self.next_commit, self.horizon, self.carries(&events));
         self.in_flight = Some(events.clone());
         self.next_commit += 1;
-        Advance::Commit(CommitDraft { n, horizon, events, waits, is_standing, carries })
+        Advance::Commit(CommitDraft { n, horizon, events, waits, is_while_paused, carries })
     }
 
     /// Takes back the rejected commit in flight: its events are part of the next one.
@@ -636,7 +636,7 @@ impl Engine {
         self.dropped_steps.retain(|_, (_, recorded_by)| *recorded_by >= last);
         self.polled = false;
         self.unsettled = false;
-        self.looks.commit();
+        self.poll_state.commit();
     }
 
     /// Returns the calls of the code since the last commit. Events after the code's end, such as a canceled task, go before the

@@ -44,25 +44,25 @@ impl Engine {
         // Observations of the code are not durable.
         self.polled = true;
         self.unsettled = true;
-        self.looks.reopen();
+        self.poll_state.reopen();
         self.pause_state.is_held = true;
     }
 
     /// Returns the action that comes before new deliveries to the code; `None` if there is none.
-    pub(super) fn advance_standing(&mut self) -> Option<Result<Advance, Fault>> {
+    pub(super) fn advance_pause_state(&mut self) -> Option<Result<Advance, Fault>> {
         if self.pause_state.is_paused {
             // A log that ends in a pause is still replayed to its end.
-            return self.was_live.then(|| Ok(self.stand_still()));
+            return self.was_live.then(|| Ok(self.commit_while_paused()));
         }
         let was_held = std::mem::take(&mut self.pause_state.is_held);
         let is_open = self.polled && self.pause_state.recorded_at != Some(self.horizon);
         (was_held && is_open).then(|| self.rest()) // N7
     }
 
-    pub(super) fn stand_still(&mut self) -> Advance {
-        let (results, asked): (Vec<Event>, Vec<Event>) =
+    pub(super) fn commit_while_paused(&mut self) -> Advance {
+        let (results, calls): (Vec<Event>, Vec<Event>) =
             std::mem::take(&mut self.out).into_iter().partition(Event::is_step_result);
-        self.out = asked;
+        self.out = calls;
         self.out_batch += 1;
         if !self.out.is_empty() {
             self.polled = true; // no step starts before this is durable (N2)

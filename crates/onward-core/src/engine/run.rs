@@ -1,6 +1,6 @@
 //! The end of a run: its result, its failure, or its next generation.
 
-use super::mailbox::Looks;
+use super::mailbox::PollState;
 use super::{Advance, Engine};
 use crate::log::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed, RunSuspended, SuspendReason};
 use crate::run::Carries;
@@ -83,13 +83,13 @@ impl Engine {
         self.take_back();
         // The next horizon covers inputs that the code has not observed. Its polls of the mailbox, and the calls that depend on
         // them, need a commit with the old horizon (N1).
-        self.postpones_end = self.out.len() > 1 || self.looks == Looks::Durable;
+        self.postpones_end = self.out.len() > 1 || self.poll_state == PollState::Durable;
     }
 
     /// Commits everything but the end, at the horizon at which the code called it.
     pub(super) fn postpone_end(&mut self) -> Advance {
         self.postpones_end = false;
-        self.adopt_asked();
+        self.adopt_requested();
         let end = self.out.iter().position(Event::ends_log).map(|position| self.out.remove(position));
         self.out.push(RunSuspended { reason: SuspendReason::Continuing }.into());
         let advance = self.draft(true);

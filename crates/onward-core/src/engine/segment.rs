@@ -92,7 +92,9 @@ impl Segment {
                 Event::ApprovalDecided(event) => self.abandoned_calls.decided(event),
                 Event::RunPaused(event) => self.last_pause = Some(event.clone()),
                 Event::RunResumed(_) => match self.last_pause.take() {
-                    Some(pause) if pause.reason == PauseReason::EffectAbandoned => self.abandoned_calls.accept(pause.left),
+                    Some(pause) if pause.reason == PauseReason::EffectAbandoned => {
+                        self.abandoned_calls.accept(pause.abandoned_calls)
+                    }
                     Some(pause) if pause.reason == PauseReason::UnstableSegment => self.unstable = 0,
                     Some(pause) if pause.reason == PauseReason::SegmentTooLong => self.counted_from = record.index,
                     _ => {}
@@ -109,7 +111,7 @@ impl Segment {
 
     /// Returns true if the child belongs to an abandoned call that was not taken over.
     pub fn has_abandoned(&self, child: &RunId) -> bool {
-        self.abandoned_calls.abandoned_children().any(|(left, _)| left == child)
+        self.abandoned_calls.abandoned_children().any(|(abandoned, _)| abandoned == child)
     }
 
     pub fn abandoned_children(&self) -> impl Iterator<Item = RunId> {
@@ -175,16 +177,16 @@ impl Engine {
     /// Begins another attempt after the abandoned records between `from` and `to`. If one of them has abandoned others, their
     /// calls are included.
     pub(super) fn switch(&mut self, mut from: Index, to: Index, attempt: u32, horizon: Index) {
-        let left =
+        let abandoned =
             self.queue.iter().filter(|queued| queued.is_abandoned && queued.record.index <= to).map(|queued| &queued.record);
-        for record in left.clone().rev() {
+        for record in abandoned.clone().rev() {
             if let Some(Event::SegmentAbandoned(marker)) = record.events.first()
                 && record.index >= from
             {
                 from = from.min(marker.from);
             }
         }
-        let records: Vec<Record> = left.filter(|record| record.index >= from).cloned().collect();
+        let records: Vec<Record> = abandoned.filter(|record| record.index >= from).cloned().collect();
         let waiting = self.forget_waiting_steps(horizon);
         self.segment.abandoned_calls.fill(self.segment.live_path.clone(), records.iter());
         self.segment.attempt = attempt;
@@ -264,7 +266,7 @@ impl Engine {
     /// Puts the event that abandons the recorded rest before the code's new calls.
     pub(super) fn mark_cut(&mut self) {
         let Some(divergence_point) = self.segment.divergence_point.take() else { return };
-        self.adopt_asked();
+        self.adopt_requested();
         let (to, attempt, withdrawn) = (self.last_fed(), self.segment.attempt, self.segment.abandoned_calls.unbegun());
         self.segment.abandoned_calls.withdraw(&withdrawn);
         self.segment.attempts = attempt;
@@ -282,7 +284,7 @@ impl Engine {
     }
 
     /// Replaces calls of the code by equal abandoned ones (SG1).
-    pub(super) fn adopt_asked(&mut self) {
+    pub(super) fn adopt_requested(&mut self) {
         if !self.segment.counts {
             return;
         }
@@ -298,19 +300,19 @@ impl Engine {
             {
                 *event = CallAdopted { call_id, from }.into();
             }
-            self.segment.abandoned_calls.asked(event);
+            self.segment.abandoned_calls.note_request(event);
         }
         self.out = out;
     }
 
     /// Returns the child that an equal abandoned call has started, and the takeover.
-    pub(super) fn adopt_child(&mut self, asked: &ChildStarted) -> Option<(RunId, CallAdopted)> {
+    pub(super) fn adopt_child(&mut self, started: &ChildStarted) -> Option<(RunId, CallAdopted)> {
         if !self.segment.counts {
             return None;
         }
-        let call_id = asked.call_id.clone();
+        let call_id = started.call_id.clone();
         self.segment.passed.insert(call_id.clone());
-        let call = self.segment.live_path.pass(&asked.clone().into())?;
+        let call = self.segment.live_path.pass(&started.clone().into())?;
         let child = self.segment.abandoned_calls.child(&call)?;
         let from = self.segment.abandoned_calls.adopt(call, &call_id)?;
         let sender = RunKey::new(self.key.namespace.clone(), child.clone());
@@ -359,17 +361,17 @@ impl Engine {
 
     /// Returns a fault if the code's calls may not be recorded while an abandoned effect is unmatched (SG3).
     pub(super) fn check_effects(&self) -> Option<Fault> {
-        let unmatched = self.segment.abandoned_calls.loose_effects();
+        let unmatched = self.segment.abandoned_calls.unmatched_effects();
         let begins = |event: &Event| matches!(effect_of(event), EffectOf::Attempt | EffectOf::Always);
         let is_new = |event: &Event| event.ends_log() || (!event.is_step_result() && begins(event));
-        let asked = self.out.iter().find(|event| is_new(event)).filter(|_| !unmatched.is_empty())?;
-        let asked = super::matching::describe(asked);
-        let (left, words): (Vec<CallId>, Vec<String>) = unmatched.into_iter().unzip();
+        let attempt = self.out.iter().find(|event| is_new(event)).filter(|_| !unmatched.is_empty())?;
+        let attempt = super::matching::describe(attempt);
+        let (abandoned_calls, words): (Vec<CallId>, Vec<String>) = unmatched.into_iter().unzip();
         let message = format!(
-            "the code abandoned {}, and now attempts {asked}; check this, then accept it with `onward run resume {}`",
+            "the code abandoned {}, and now attempts {attempt}; check this, then accept it with `onward run resume {}`",
             words.join("; "),
             self.key.id
         );
-        Some(Fault::EffectAbandoned { message, left })
+        Some(Fault::EffectAbandoned { message, abandoned_calls })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::call::{CallDetails, CallState};
-use super::mailbox::{Looks, Signal};
+use super::mailbox::{PollState, Signal};
 use super::{Engine, POLLS_MAX, Wake};
 use crate::agent::conversation::ENTRY_SIGNAL;
 use crate::log::event::{SignalAwaited, SignalConsumed, SignalSent, WaitCanceled};
@@ -82,7 +82,7 @@ impl Engine {
 
     /// Delivers a signal to the call that it is reserved for.
     pub(super) fn signal_delivered(&mut self, index: Index) -> Option<Wake> {
-        let Some(call_ids) = self.mailbox.reserved.remove(&index) else { return self.wake_looking() };
+        let Some(call_ids) = self.mailbox.reserved.remove(&index) else { return self.wake_polling() };
         for call_id in call_ids {
             let Some(call) = self.calls.get_mut(&call_id) else { continue };
             if let CallState::Reserved(signal) = &call.answer {
@@ -137,13 +137,13 @@ impl Engine {
 
     /// Returns the number of matching signals up to the horizon.
     pub fn count_signals(&mut self, pattern: &Pattern) -> usize {
-        self.look();
+        self.count_poll();
         self.mailbox.count(pattern)
     }
 
     /// Returns the payload of the next matching signal up to the horizon, without consuming it.
     pub fn peek_signal(&mut self, pattern: &Pattern) -> Option<Payload> {
-        self.look();
+        self.count_poll();
         self.mailbox.first(pattern).map(|signal| signal.payload.clone())
     }
 
@@ -154,7 +154,7 @@ impl Engine {
 
     /// Consumes a signal like [`Engine::try_signal`], and also returns its sender.
     pub fn try_signal_from(&mut self, pattern: &Pattern) -> Option<(Name, Payload, Option<RunKey>)> {
-        self.look();
+        self.count_poll();
         let call_id = self.next_call_id();
         let signal = self.mailbox.pop(pattern)?;
         self.polls = 0; // a mailbox is finite
@@ -169,21 +169,21 @@ impl Engine {
 
     /// Wakes code that polls the mailbox. Without a wake it would see the signal only when another event polls it, which replay
     /// could not reproduce.
-    fn wake_looking(&self) -> Option<Wake> {
-        (self.looks != Looks::Never).then_some(Wake::All)
+    fn wake_polling(&self) -> Option<Wake> {
+        (self.poll_state != PollState::Never).then_some(Wake::All)
     }
 
     /// Records that the code continues because no signal was there. Dropping an unanswered `recv` observes an empty mailbox, so
     /// it counts as a poll.
-    pub fn saw_nothing(&mut self) {
-        if self.looks != Looks::Durable {
-            self.looks = Looks::Open;
+    pub fn note_poll(&mut self) {
+        if self.poll_state != PollState::Durable {
+            self.poll_state = PollState::Open;
             self.polled = true;
         }
     }
 
-    pub(super) fn look(&mut self) {
-        self.saw_nothing();
+    pub(super) fn count_poll(&mut self) {
+        self.note_poll();
         self.polls += 1;
         if self.polls == POLLS_MAX {
             self.misuse(format!(
@@ -197,8 +197,8 @@ impl Engine {
     pub(super) fn drop_signal(&mut self, call_id: &CallId) {
         self.mailbox.stop_waiting(call_id);
         let Some(call) = self.calls.remove(call_id) else { return };
-        if call.is_asked_in(self.out_batch) {
-            self.saw_nothing(); // no other wait in between
+        if call.is_requested_in(self.out_batch) {
+            self.note_poll(); // no other wait in between
         }
         let signal = match call.answer {
             CallState::Reserved(signal) => {
@@ -221,7 +221,7 @@ impl Engine {
             Some(call_id) => self.reserve(call_id, signal),
             None => {
                 self.mailbox.put(signal);
-                self.wakes.extend(self.wake_looking());
+                self.wakes.extend(self.wake_polling());
             }
         }
     }

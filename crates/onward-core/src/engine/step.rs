@@ -124,14 +124,14 @@ impl Engine {
     }
 
     pub(super) fn step_completed(&mut self, index: Index, event: StepCompleted) -> Result<Option<Wake>, super::Fault> {
-        let asked = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
-        self.match_step(index, &event.call_id, &asked)?;
+        let identity = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
+        self.match_step(index, &event.call_id, &identity)?;
         Ok(self.answer(&event.call_id, index, Ok(event.output)))
     }
 
     pub(super) fn step_failed(&mut self, index: Index, event: StepFailed) -> Result<Option<Wake>, super::Fault> {
-        let asked = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
-        self.match_step(index, &event.call_id, &asked)?;
+        let identity = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
+        self.match_step(index, &event.call_id, &identity)?;
         if event.retry_at.is_none() {
             return Ok(self.answer(&event.call_id, index, Err(event.failure)));
         }

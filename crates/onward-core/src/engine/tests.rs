@@ -68,7 +68,7 @@ impl Bench {
             commit_id: CommitId(draft.n),
             horizon: draft.horizon,
             waits: draft.waits,
-            is_standing: draft.is_standing,
+            is_while_paused: draft.is_while_paused,
         };
         let at = Timestamp(1_000 + index.0);
         self.log.push(Record { index, at, commit: Some(header), events: draft.events.clone() }).unwrap();
@@ -233,7 +233,7 @@ fn a_changed_step_name_diverges_with_a_report_that_helps() {
     let report = bench.diverges();
     assert_eq!(report.index, Index(1));
     assert_eq!(report.recorded, "step `charge` at 0");
-    assert_eq!(report.asked, "step `refund` at 0");
+    assert_eq!(report.attempted, "step `refund` at 0");
     assert!(report.hint.contains("ctx.version"), "{}", report.hint);
 }
 
@@ -244,7 +244,7 @@ fn a_changed_step_input_diverges() {
     let call_id = bench.engine.open_step(name("charge"));
     bench.engine.set_step_input(&call_id, Hash::of(&json("42")));
     let report = bench.diverges();
-    assert!(report.asked.starts_with("step `charge` at 0 with input "), "{}", report.asked);
+    assert!(report.attempted.starts_with("step `charge` at 0 with input "), "{}", report.attempted);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_changed_task_input_diverges_but_map_order_and_options_do_not() {
     other.engine.schedule_task(name("t"), json(r#"{"a":1,"b":3}"#));
     let report = other.diverges();
     assert_eq!(report.recorded, r#"task `t` at 0 with input {"a":1,"b":2}"#);
-    assert_eq!(report.asked, r#"task `t` at 0 with input {"a":1,"b":3}"#);
+    assert_eq!(report.attempted, r#"task `t` at 0 with input {"a":1,"b":3}"#);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn code_that_asks_for_less_or_more_than_recorded_diverges() {
     let mut less = bench.restart();
     less.poll();
     less.engine.finish(Ok(json("0")));
-    assert_eq!(less.diverges().asked, "the end of the run with 0");
+    assert_eq!(less.diverges().attempted, "the end of the run with 0");
     let mut more = bench.restart();
     more.poll();
     more.engine.schedule_task(name("t"), json("1"));
@@ -423,7 +423,7 @@ fn a_commit_of_somebody_else_means_the_lease_is_lost() {
     bench.commit();
     bench.idle();
     let header =
-        CommitHeader { n: 1, epoch: Epoch(2), commit_id: CommitId(99), horizon: Index(1), waits: true, is_standing: false };
+        CommitHeader { n: 1, epoch: Epoch(2), commit_id: CommitId(99), horizon: Index(1), waits: true, is_while_paused: false };
     let index = bench.log.next_index();
     let events = vec![RunCompleted { output: json("0"), attempts: None }.into()];
     bench.engine.feed(Record { index, at: Timestamp(5_000), commit: Some(header), events });
@@ -456,7 +456,7 @@ fn a_result_of_a_call_the_code_has_forgotten_is_ignored() {
 fn a_step_result_nobody_asked_for_diverges() {
     let mut bench = Bench::new();
     let header =
-        CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(1), horizon: Index(0), waits: false, is_standing: false };
+        CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(1), horizon: Index(0), waits: false, is_while_paused: false };
     let step = StepCompleted {
         call_id: CallId::root(3),
         name: name("ghost"),
@@ -467,7 +467,7 @@ fn a_step_result_nobody_asked_for_diverges() {
     };
     bench.engine.feed(Record { index: Index(1), at: Timestamp(2_000), commit: Some(header), events: vec![step.into()] });
     let report = bench.diverges();
-    assert_eq!((report.recorded.as_str(), report.asked.as_str()), ("step `ghost` at 3", "nothing"));
+    assert_eq!((report.recorded.as_str(), report.attempted.as_str()), ("step `ghost` at 3", "nothing"));
 }
 
 /// Opens a step and starts it.
@@ -489,7 +489,7 @@ fn a_paused_run_records_its_steps_one_by_one_and_does_nothing_else() {
     for call_id in [&a, &b] {
         bench.engine.report_step(call_id, Ok(json("5")), 2);
         let draft = bench.commit();
-        assert!(draft.is_standing && !draft.waits);
+        assert!(draft.is_while_paused && !draft.waits);
         assert_eq!((draft.horizon, draft.events.len()), (Index(0), 1), "H3 is enough for a commit while paused");
         bench.idle();
         assert_eq!(bench.engine.poll_step(call_id), StepPoll::Pending, "N6");
@@ -515,7 +515,7 @@ fn a_paused_run_records_its_steps_one_by_one_and_does_nothing_else() {
         assert_eq!(bench.engine.poll_step(&last), StepPoll::Start { attempt: 1 });
         bench.engine.report_step(&last, Ok(json("6")), 1);
         let draft = bench.commit();
-        assert_eq!((draft.is_standing, draft.horizon), (false, Index(5)));
+        assert_eq!((draft.is_while_paused, draft.horizon), (false, Index(5)));
     }
     assert_eq!(bench.log, other.log);
 }
@@ -532,7 +532,7 @@ fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
     bench.pause();
     bench.engine.stand();
     let pause_state = bench.commit();
-    assert_eq!((pause_state.is_standing, pause_state.n, pause_state.events.len()), (true, 0, 1));
+    assert_eq!((pause_state.is_while_paused, pause_state.n, pause_state.events.len()), (true, 0, 1));
     bench.signal("s", "1");
 
     let mut other = bench.restart();
@@ -546,7 +546,7 @@ fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
         bench.poll();
         assert_eq!(bench.engine.poll_step(&step), StepPoll::Recorded(Ok(json("5"))));
         let draft = bench.commit();
-        assert_eq!((draft.n, draft.horizon, draft.is_standing), (1, Index(4), false));
+        assert_eq!((draft.n, draft.horizon, draft.is_while_paused), (1, Index(4), false));
         assert_eq!(draft.events, [crate::log::event::TimerStarted { call_id: timer.clone(), due_at: Timestamp(9_999) }.into()]);
     }
     assert_eq!(bench.log, other.log);
@@ -579,7 +579,7 @@ fn what_a_paused_run_had_seen_is_recorded_before_it_sees_more() {
     bench.engine.report_step(&step, Ok(json("5")), 2);
     bench.poll();
     let draft = bench.commit();
-    assert_eq!((draft.is_standing, draft.horizon), (false, Index(5)));
+    assert_eq!((draft.is_while_paused, draft.horizon), (false, Index(5)));
 }
 
 #[test]
@@ -679,8 +679,14 @@ fn a_result_in_flight_that_cannot_be_taken_becomes_the_failure_of_its_step() {
     let events = bench.engine.in_flight().unwrap().to_vec();
     let Event::StepFailed(failed) = &events[1] else { panic!("{events:?}") };
     assert_eq!((failed.retry_at, failed.failure.retryable, &events[0]), (None, false, &draft.events[0]));
-    let header =
-        CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(9), horizon: draft.horizon, waits: false, is_standing: false };
+    let header = CommitHeader {
+        n: 0,
+        epoch: Epoch(1),
+        commit_id: CommitId(9),
+        horizon: draft.horizon,
+        waits: false,
+        is_while_paused: false,
+    };
     bench.engine.committed(header, Index(1), Timestamp(2_000));
     bench.poll();
     assert_eq!(bench.engine.poll_step(&small), StepPoll::Recorded(Ok(json("1"))));

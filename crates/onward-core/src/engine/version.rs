@@ -50,7 +50,7 @@ impl Engine {
         let report = Box::new(Divergence {
             index: self.delivered.unwrap_or_default(),
             recorded: format!("version {version} of `{change}`"),
-            asked: format!("a version from {min} to {max}"),
+            attempted: format!("a version from {min} to {max}"),
             nearest: self.nearest(),
             hint,
         });

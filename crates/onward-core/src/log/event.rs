@@ -615,7 +615,7 @@ message! {
         /// The recorded event that the code did not reproduce, or the index that an extra call would have had.
         1 => index: Index,
         2 => recorded: String,
-        3 => asked: String,
+        3 => attempted: String,
         /// The last call on which code and log agreed.
         4 => nearest: Option<String>,
         5 => hint: String,
@@ -627,7 +627,7 @@ message! {
         3 => divergence: Option<Divergence>,
         /// The abandoned calls that the message lists: resuming the run accepts these and no others.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        4 => left: Vec<CallId>,
+        4 => abandoned_calls: Vec<CallId>,
         /// Approvals that must be given again before the run resumes (Z8).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         5 => asks: Vec<CallId>,
@@ -637,7 +637,7 @@ message! {
 impl RunPaused {
     /// Returns a pause with a reason and a message only.
     pub fn because(reason: PauseReason, message: impl Into<String>) -> RunPaused {
-        RunPaused { reason, message: message.into(), divergence: None, left: Vec::new(), asks: Vec::new() }
+        RunPaused { reason, message: message.into(), divergence: None, abandoned_calls: Vec::new(), asks: Vec::new() }
     }
 }
 

@@ -48,7 +48,7 @@ message! {
         /// A commit while paused: results of steps that were still running, and nothing else. The code has observed nothing since
         /// the horizon; the calls that it had made by then are part of the next commit.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        6 => is_standing: bool,
+        6 => is_while_paused: bool,
     }
 }
 
@@ -248,7 +248,7 @@ impl Log {
             let leaves = matches!(record.events.first(), Some(Event::SegmentAbandoned(_)));
             let earliest = match () {
                 () if leaves => Index(0),
-                () if commit.is_standing => self.last_horizon,
+                () if commit.is_while_paused => self.last_horizon,
                 () => self.last_commit,
             };
             if commit.horizon < earliest || commit.horizon >= record.index {

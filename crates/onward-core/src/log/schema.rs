@@ -264,8 +264,8 @@ fn described(mut json: Value, docs: &[&str]) -> Value {
 }
 
 fn comment(text: &mut String, indent: &str, docs: &[&str]) {
-    for said in docs.iter().filter_map(|doc| documentation(doc)) {
-        *text += &format!("{indent}// {said}\n");
+    for line in docs.iter().filter_map(|doc| documentation(doc)) {
+        *text += &format!("{indent}// {line}\n");
     }
 }
 
@@ -273,8 +273,8 @@ fn comment(text: &mut String, indent: &str, docs: &[&str]) {
 pub fn documentation(attribute: &str) -> Option<String> {
     let literal = attribute.strip_prefix("doc")?.trim_start().strip_prefix('=')?.trim_start();
     let raw = literal.strip_prefix('r').map(|raw| raw.trim_matches('#'));
-    let said = raw.unwrap_or(literal).strip_prefix('"')?.strip_suffix('"')?.trim();
-    Some(if raw.is_some() { said.to_owned() } else { said.replace("\\\"", "\"") })
+    let line = raw.unwrap_or(literal).strip_prefix('"')?.strip_suffix('"')?.trim();
+    Some(if raw.is_some() { line.to_owned() } else { line.replace("\\\"", "\"") })
 }
 
 /// Converts `RunStarted` to `RUN_STARTED`.

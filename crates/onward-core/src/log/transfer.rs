@@ -19,7 +19,7 @@
 mod belonging;
 mod received;
 
-pub use belonging::{children_asked_for, foreign_run};
+pub use belonging::{child_calls, foreign_run};
 pub(crate) use received::imported_calls;
 pub use received::{is_same_log, receive};
 use serde::{Deserialize, Serialize};

@@ -241,14 +241,14 @@ impl RunHead {
         if commit.horizon >= self.next_index {
             return Some("its horizon is past the end of the log");
         }
-        if commit.is_standing && !commit.events.iter().all(Event::is_step_result) {
+        if commit.is_while_paused && !commit.events.iter().all(Event::is_step_result) {
             return Some("a commit while paused may have step results only");
         }
-        if commit.is_standing && self.last_commit.is_some_and(|last| last.horizon > commit.horizon) {
+        if commit.is_while_paused && self.last_commit.is_some_and(|last| last.horizon > commit.horizon) {
             return Some("its horizon is before that of the previous commit"); // H3
         }
         let leaves = matches!(commit.events.first(), Some(Event::SegmentAbandoned(_)));
-        if !commit.is_standing && !leaves && self.last_commit.is_some_and(|last| last.index > commit.horizon) {
+        if !commit.is_while_paused && !leaves && self.last_commit.is_some_and(|last| last.index > commit.horizon) {
             return Some("its horizon is before the previous commit"); // H4
         }
         if commit.events.iter().any(Event::is_input) {

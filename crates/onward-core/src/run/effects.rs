@@ -173,13 +173,15 @@ impl RunHead {
     /// Sets the slices of children that start, from the budget after the whole commit, which may have changed it (BG2).
     fn give_to_children(&self, events: &[Event], at: Timestamp, effects: &mut [Effect]) {
         let budget = budget::after(self, events, at);
-        let mut asked = events.iter().filter_map(|event| if let Event::ChildStarted(asked) = event { Some(asked) } else { None });
+        let mut child_started = events
+            .iter()
+            .filter_map(|event| if let Event::ChildStarted(child_started) = event { Some(child_started) } else { None });
         for effect in effects {
             if let Effect::Send(delivery) = effect
                 && let OutboxMessage::Start(run) = &mut **delivery
-                && let Some(asked) = asked.next()
+                && let Some(child_started) = child_started.next()
             {
-                run.started.budget = budget::of_child(budget.as_deref(), asked, &asked.child);
+                run.started.budget = budget::of_child(budget.as_deref(), child_started, &child_started.child);
             }
         }
     }

@@ -47,14 +47,14 @@ impl IdempotencyRecord {
         if let Some(entry) = OutsideEntry::of_signal(&signal.name, &signal.payload) {
             return Some(IdempotencyRecord::entry(&entry, id));
         }
-        let said = [signal.name.as_str().as_bytes(), Hash::of(&signal.payload).to_string().as_bytes()].map(<[u8]>::to_vec);
-        Some(IdempotencyRecord { key: format!("signal:{id}"), token: token("", &said) })
+        let content = [signal.name.as_str().as_bytes(), Hash::of(&signal.payload).to_string().as_bytes()].map(<[u8]>::to_vec);
+        Some(IdempotencyRecord { key: format!("signal:{id}"), token: token("", &content) })
     }
 
     /// Returns the record of an entry from outside. Keys of entries and ids of signals are separate.
     fn entry(entry: &OutsideEntry, key: &str) -> IdempotencyRecord {
-        let said = [entry.role.as_str().as_bytes(), Hash::of(&entry.content).to_string().as_bytes()].map(<[u8]>::to_vec);
-        IdempotencyRecord { key: format!("entry:{key}"), token: token("", &said) }
+        let content = [entry.role.as_str().as_bytes(), Hash::of(&entry.content).to_string().as_bytes()].map(<[u8]>::to_vec);
+        IdempotencyRecord { key: format!("entry:{key}"), token: token("", &content) }
     }
 
     /// Returns the record of a branch request.
@@ -67,17 +67,17 @@ impl IdempotencyRecord {
     }
 
     pub fn update(update: &UpdateReceived) -> IdempotencyRecord {
-        let said = [update.name.as_str().as_bytes(), Hash::of(&update.payload).to_string().as_bytes()].map(<[u8]>::to_vec);
-        IdempotencyRecord { key: format!("update:{}", update.update_id), token: token("", &said) }
+        let content = [update.name.as_str().as_bytes(), Hash::of(&update.payload).to_string().as_bytes()].map(<[u8]>::to_vec);
+        IdempotencyRecord { key: format!("update:{}", update.update_id), token: token("", &content) }
     }
 
     /// Returns the record of an external append. The expected index is not part of the content: a repeat may have read further.
     pub fn append(append: &ExternalAppended, id: &str) -> IdempotencyRecord {
         let hash = |payload: &Payload| Hash::of(payload).to_string().into_bytes();
-        let mut said: Vec<Vec<u8>> = append.events.iter().map(hash).collect();
+        let mut content: Vec<Vec<u8>> = append.events.iter().map(hash).collect();
         if let Some(ExternalState { kind, version, status, data }) = &append.state {
             let version = version.as_ref().map_or(vec![0], |version| [b"1", version.as_str().as_bytes()].concat());
-            said.extend([
+            content.extend([
                 b"state".to_vec(),
                 kind.as_str().as_bytes().to_vec(),
                 version,
@@ -85,7 +85,7 @@ impl IdempotencyRecord {
                 hash(data),
             ]);
         }
-        IdempotencyRecord { key: format!("append:{id}"), token: token("", &said) }
+        IdempotencyRecord { key: format!("append:{id}"), token: token("", &content) }
     }
 
     /// Returns the record of the answer of `who` to the single-assignment wait at `call_id`.
@@ -109,13 +109,13 @@ impl IdempotencyRecord {
 
     /// Compares this request with the stored token `taken`.
     pub fn again(&self, taken: &str) -> Again {
-        let ((who, said), (winner, first)) = (parts(&self.token), parts(taken));
+        let ((who, content), (winner, first)) = (parts(&self.token), parts(taken));
         if who != winner {
             return Again::Lost { winner: winner.to_owned() };
         }
         // Tokens without a content hash match any content.
-        match (said, first) {
-            (Some(said), Some(first)) if said != first => Again::Other,
+        match (content, first) {
+            (Some(content), Some(first)) if content != first => Again::Other,
             _ => Again::Repeated,
         }
     }
@@ -129,14 +129,14 @@ impl IdempotencyRecord {
     }
 }
 
-fn token(who: &str, said: &[Vec<u8>]) -> String {
-    let said: Vec<&[u8]> = said.iter().map(Vec::as_slice).collect();
-    format!("{who}{SEPARATOR}{}", Hash::of_parts(&said))
+fn token(who: &str, content: &[Vec<u8>]) -> String {
+    let content: Vec<&[u8]> = content.iter().map(Vec::as_slice).collect();
+    format!("{who}{SEPARATOR}{}", Hash::of_parts(&content))
 }
 
 /// Splits a token into the requester and the content hash, if it has one.
 fn parts(token: &str) -> (&str, Option<&str>) {
-    token.split_once(SEPARATOR).map_or((token, None), |(who, said)| (who, Some(said)))
+    token.split_once(SEPARATOR).map_or((token, None), |(who, content)| (who, Some(content)))
 }
 
 #[cfg(test)]

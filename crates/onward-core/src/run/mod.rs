@@ -212,9 +212,9 @@ message! {
         /// End the run although inputs are unread: the worker has retried often enough (rule 9).
         #[serde(default)]
         9 => end_over_unread: bool,
-        /// A commit while paused (see [`CommitHeader::is_standing`]).
+        /// A commit while paused (see [`CommitHeader::is_while_paused`]).
         #[serde(default)]
-        10 => is_standing: bool,
+        10 => is_while_paused: bool,
         /// The data for the next generation of a run that continues as new; empty in any other commit.
         #[serde(default)]
         11 => carries: Carries,
@@ -256,8 +256,8 @@ fn with_input_hashes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resul
 impl Commit {
     /// Returns the header for the log.
     pub fn header(&self) -> CommitHeader {
-        let Commit { n, epoch, commit_id, horizon, waits, is_standing, .. } = *self;
-        CommitHeader { n, epoch, commit_id, horizon, waits, is_standing }
+        let Commit { n, epoch, commit_id, horizon, waits, is_while_paused, .. } = *self;
+        CommitHeader { n, epoch, commit_id, horizon, waits, is_while_paused }
     }
 }
 

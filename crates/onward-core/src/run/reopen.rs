@@ -39,7 +39,7 @@ use crate::log::projection::Projection;
 use crate::log::transfer::imported_calls;
 use crate::run::ancestry::{Ancestry, follows, is_on_line_of};
 use crate::run::root::root_run;
-use crate::run::view::Left;
+use crate::run::view::AbandonedCommits;
 use crate::run::{IdempotencyRecord, Input, OutboxMessage, Refusal, RunHead, Status};
 use crate::spend::SpendTotals;
 use crate::spend::budget::{Budget, BudgetHead};
@@ -50,7 +50,7 @@ use crate::{CallId, Event, Index, Name, Record, RunId, RunKey, Timestamp};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reopened {
     pub records: Vec<Record>,
-    pub news: Vec<OutboxMessage>,
+    pub outbox: Vec<OutboxMessage>,
 }
 
 /// A new run with all its logs, and its outbox messages.
@@ -58,7 +58,7 @@ pub struct Reopened {
 pub struct Forked {
     /// By generation; the last one is open.
     pub logs: Vec<Vec<Record>>,
-    pub news: Vec<OutboxMessage>,
+    pub outbox: Vec<OutboxMessage>,
 }
 
 /// The treatment of children without a result at the end of the copy.
@@ -323,29 +323,29 @@ pub fn fork(
     };
     let signals = rest.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::SignalReceived(_)));
     let kept = signals.filter(|_| fork.keep_signals).cloned().chain(done_once(&fork.key, &copy, rest)).collect();
-    let Reopened { records: last, mut news } = finish(fork.key.clone(), copy, event.into(), kept, fork.children, at);
+    let Reopened { records: last, mut outbox } = finish(fork.key.clone(), copy, event.into(), kept, fork.children, at);
     // A generation that continued as the next one is closed, but its run is not.
     let went_on = records.last().is_some_and(|last| matches!(last.events.last(), Some(Event::RunContinued(_))));
     if fork.is_reset && (went_on || !head.status.is_closed()) {
-        news.push(end_original(head, fork));
+        outbox.push(end_original(head, fork));
     }
     let earlier = earlier.into_iter().zip(0..).map(|(mut log, generation)| {
         begin_with(&mut log, head, Vec::new(), |started| start_in_fork(started, generation, fork.seed));
         log
     });
-    Ok(Forked { logs: earlier.chain([last]).collect(), news })
+    Ok(Forked { logs: earlier.chain([last]).collect(), outbox })
 }
 
 /// Returns the approvals that were given in a log and that the code depends on, by call id, with the index of the decision.
 fn given(records: &[Record]) -> BTreeMap<CallId, Index> {
-    let left = Left::of(records.iter());
+    let abandoned = AbandonedCommits::of(records.iter());
     let (mut gone, mut given) = (BTreeSet::new(), BTreeMap::new());
     for record in records {
         for (index, event) in record.indexed() {
             match event {
                 // Abandoned approvals do not count, unless the code has taken them over.
-                Event::ApprovalRequested(event) if left.has(record) => drop(gone.insert(event.call_id.clone())),
-                Event::CallAdopted(event) if !left.has(record) => drop(gone.remove(&event.from)),
+                Event::ApprovalRequested(event) if abandoned.has(record) => drop(gone.insert(event.call_id.clone())),
+                Event::CallAdopted(event) if !abandoned.has(record) => drop(gone.remove(&event.from)),
                 Event::ApprovalDecided(event) if event.approved => drop(given.insert(event.call_id.clone(), index)),
                 _ => {}
             }
@@ -442,7 +442,7 @@ pub fn point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Resul
 /// Returns the number of records to copy (Z3).
 fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Result<usize, Refusal> {
     let is_point = |record: &Record| match record.commit {
-        Some(commit) => !commit.is_standing && !record.ends_log(),
+        Some(commit) => !commit.is_while_paused && !record.ends_log(),
         None => record.index == Index(0),
     };
     let points = || records.iter().enumerate().filter(|(_, record)| is_point(record));
@@ -488,7 +488,7 @@ fn again(
     let open = children.iter().map(|(call_id, child)| (&child.started, child_id(&key.id, generation, call_id)));
     let limited = budget_max.map(|_| Box::new(BudgetHead { since: Some(at), ..BudgetHead::default() }));
     match head.budget.or(limited) {
-        None => open.map(|(asked, child)| ChildAgain { call_id: asked.call_id.clone(), child, budget: None }).collect(),
+        None => open.map(|(started, child)| ChildAgain { call_id: started.call_id.clone(), child, budget: None }).collect(),
         Some(mut budget) => {
             change(&mut budget);
             budget.lower(budget_max.unwrap_or_default());
@@ -545,18 +545,18 @@ fn finish(
     }
     let projection = Projection::of(key.clone(), &records).expect("H2");
     let head = &projection.head;
-    let news = projection.children.values().map(|child| match children {
+    let outbox = projection.children.values().map(|child| match children {
         OpenChildren::Restart => head.start_child(&child.started, &child.id),
         OpenChildren::Await => await_child(head, &child.started, &child.id),
     });
-    let news = news.collect();
-    Reopened { records, news }
+    let outbox = outbox.collect();
+    Reopened { records, outbox }
 }
 
 /// Returns a request to a child of another run to answer this one as well.
-pub fn await_child(head: &RunHead, asked: &ChildStarted, id: &RunId) -> OutboxMessage {
-    let once = IdempotencyRecord::new(format!("listener:{}:{}", head.key.id, asked.call_id));
-    let by = head.link(&asked.call_id, asked.on_parent_close, false);
+pub fn await_child(head: &RunHead, started: &ChildStarted, id: &RunId) -> OutboxMessage {
+    let once = IdempotencyRecord::new(format!("listener:{}:{}", head.key.id, started.call_id));
+    let by = head.link(&started.call_id, started.on_parent_close, false);
     let to = RunKey::new(head.key.namespace.clone(), id.clone());
     OutboxMessage::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
 }

@@ -130,9 +130,9 @@ impl RunView {
         let end = head.next_index;
         let mut fold = Fold::new(head);
         let records = records.iter().take_while(|record| record.index < end);
-        let left = Left::of(records.clone());
+        let abandoned = AbandonedCommits::of(records.clone());
         for record in records {
-            match left.has(record) {
+            match abandoned.has(record) {
                 false => fold.take_record(record), // VI1
                 true => fold.leave(record),
             }
@@ -158,15 +158,15 @@ pub fn outcome(record: &Record) -> Option<Result<Payload, Failure>> {
 }
 
 /// The abandoned commits of an agent's log.
-pub(crate) struct Left(Vec<std::ops::Range<Index>>);
+pub(crate) struct AbandonedCommits(Vec<std::ops::Range<Index>>);
 
-impl Left {
-    pub(crate) fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Left {
+impl AbandonedCommits {
+    pub(crate) fn of<'a>(records: impl Iterator<Item = &'a Record>) -> AbandonedCommits {
         let range = |record: &Record| match record.events.first() {
             Some(Event::SegmentAbandoned(marker)) => Some(marker.from..record.index),
             _ => None,
         };
-        Left(records.filter_map(range).collect())
+        AbandonedCommits(records.filter_map(range).collect())
     }
 
     pub(crate) fn has(&self, record: &Record) -> bool {
@@ -178,7 +178,7 @@ struct Fold {
     view: RunView,
     open: BTreeMap<CallId, Awaited>,
     /// Calls of abandoned commits, which may be taken over.
-    left: BTreeMap<CallId, Awaited>,
+    abandoned: BTreeMap<CallId, Awaited>,
     /// The call that has taken over each of them.
     adopters: BTreeMap<CallId, CallId>,
     /// Decided approvals by the call id of the decision, with the waiting call.
@@ -212,7 +212,7 @@ impl Fold {
         Fold {
             view,
             open: BTreeMap::new(),
-            left: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
             adopters: BTreeMap::new(),
             decided: BTreeMap::new(),
             updates: BTreeMap::new(),
@@ -245,8 +245,8 @@ impl Fold {
         let (counts, state) = (self.view.counts, self.view.state.clone());
         let mailbox = self.mailbox.clone();
         self.take_record(record);
-        let asked = std::mem::replace(&mut self.open, path);
-        self.left.extend(asked);
+        let open = std::mem::replace(&mut self.open, path);
+        self.abandoned.extend(open);
         (self.view.counts, self.view.state, self.mailbox) = (counts, state, mailbox);
     }
 
@@ -371,7 +371,7 @@ impl Fold {
             Event::RunContinued(_) => self.continued = true,
             Event::CallAdopted(event) => {
                 self.adopters.insert(event.from.clone(), event.call_id.clone());
-                if let Some(awaited) = self.left.remove(&event.from) {
+                if let Some(awaited) = self.abandoned.remove(&event.from) {
                     self.open.insert(event.call_id.clone(), awaited);
                 }
             }
@@ -390,7 +390,7 @@ impl Fold {
     }
 
     fn close(&mut self, call_id: &CallId) {
-        self.left.remove(call_id);
+        self.abandoned.remove(call_id);
         let adopter = self.adopters.get(call_id).unwrap_or(call_id);
         self.open.remove(adopter);
     }

@@ -221,7 +221,7 @@ message! {
         8 => attempts_before: u64,
         /// The run has already paused because it used an unpriced model; resuming it accepts that.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        9 => told_unpriced: bool,
+        9 => paused_unpriced: bool,
         /// The run is a copy of one that used an unpriced model.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         10 => began_unpriced: bool,
@@ -290,7 +290,7 @@ impl BudgetHead {
 
     /// Returns true if an unpriced model was used and the run has not paused for it yet.
     fn is_unpriced(&self, own: Option<&SpendTotals>) -> bool {
-        !self.told_unpriced && (self.began_unpriced || own.is_some_and(|own| own.unpriced > 0))
+        !self.paused_unpriced && (self.began_unpriced || own.is_some_and(|own| own.unpriced > 0))
     }
 
     /// Returns the budget of the next generation.
@@ -339,12 +339,12 @@ impl BudgetHead {
 
     /// Deducts the slice of a child that is started now; returns `None` if it is unlimited.
     fn give(&mut self, child: &ChildStarted, own: Option<&SpendTotals>, at: Timestamp) -> Option<Budget> {
-        let (asked, left) = (child.budget.unwrap_or_default(), self.left(own, at));
+        let (requested, left) = (child.budget.unwrap_or_default(), self.left(own, at));
         let given = Budget {
-            tokens: lesser(asked.tokens, left.tokens),
-            cost: lesser(asked.cost.map(|cost| cost.0), left.cost.map(|cost| cost.0)).map(PicoDollars),
-            turns: asked.turns,
-            seconds: [asked.seconds, left.seconds].into_iter().flatten().min(),
+            tokens: lesser(requested.tokens, left.tokens),
+            cost: lesser(requested.cost.map(|cost| cost.0), left.cost.map(|cost| cost.0)).map(PicoDollars),
+            turns: requested.turns,
+            seconds: [requested.seconds, left.seconds].into_iter().flatten().min(),
         };
         let given = (!given.is_unlimited()).then_some(given)?;
         let (child, call_id, is_spawned) = (child.child.clone(), child.call_id.clone(), child.is_spawned);
@@ -361,9 +361,9 @@ impl BudgetHead {
     ) -> Vec<ChildAgain> {
         let open: Vec<_> = open.collect();
         self.lent.retain(|slice| open.iter().all(|(child, _)| slice.call_id != child.call_id || slice.is_spawned));
-        let again = |(asked, child): (&ChildStarted, RunId)| {
-            let budget = self.give(&ChildStarted { child: child.clone(), ..asked.clone() }, own, at);
-            ChildAgain { call_id: asked.call_id.clone(), child, budget }
+        let again = |(started, child): (&ChildStarted, RunId)| {
+            let budget = self.give(&ChildStarted { child: child.clone(), ..started.clone() }, own, at);
+            ChildAgain { call_id: started.call_id.clone(), child, budget }
         };
         open.into_iter().map(again).collect()
     }
@@ -439,7 +439,7 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
     let Some(budget) = budget else { return };
     match event {
         Event::RunPaused(pause) if pause.reason == PauseReason::BudgetExhausted => {
-            budget.told_unpriced |= budget.exhausted(spend.as_deref(), at) == Some(UNPRICED);
+            budget.paused_unpriced |= budget.exhausted(spend.as_deref(), at) == Some(UNPRICED);
         }
         Event::RunForked(forked) => {
             budget.forked(forked.gone.unwrap_or_default(), at);
@@ -494,16 +494,16 @@ fn in_all(slices: &[Slice]) -> BudgetUse {
 }
 
 /// Returns at most what is left, and half of it if nothing was requested.
-fn lesser(asked: Option<u64>, left: Option<u64>) -> Option<u64> {
-    left.map_or(asked, |left| Some(asked.map_or(left.div_ceil(2), |asked| asked.min(left))))
+fn lesser(requested: Option<u64>, left: Option<u64>) -> Option<u64> {
+    left.map_or(requested, |left| Some(requested.map_or(left.div_ceil(2), |requested| requested.min(left))))
 }
 
 /// Returns the budget of a child started as `id`: its slice, or the requested budget if the parent is unlimited.
-pub(crate) fn of_child(parent: Option<&BudgetHead>, asked: &ChildStarted, id: &RunId) -> Option<Box<BudgetHead>> {
-    let is_its = |slice: &&Slice| slice.child == *id && slice.call_id == asked.call_id;
+pub(crate) fn of_child(parent: Option<&BudgetHead>, started: &ChildStarted, id: &RunId) -> Option<Box<BudgetHead>> {
+    let is_its = |slice: &&Slice| slice.child == *id && slice.call_id == started.call_id;
     let limit = match parent {
         Some(parent) => parent.lent.iter().rev().find(is_its).map(|slice| slice.given),
-        None => asked.budget,
+        None => started.budget,
     };
     let limit = limit.filter(|limit| !limit.is_unlimited())?;
     Some(Box::new(BudgetHead { is_slice: parent.is_some(), ..BudgetHead::of(limit) }))

@@ -237,7 +237,7 @@ message! {
         /// The time from which on a queued task is handed out.
         8 => visible_at: Timestamp,
         9 => started_at: Option<Timestamp>,
-        10 => heard_at: Timestamp,
+        10 => heartbeat_at: Timestamp,
         11 => lease_until: Timestamp,
         12 => worker: Option<WorkerId>,
         /// The number of the claim; fences reports of earlier claims. Begins at a timestamp if the task was rebuilt from its log
@@ -293,7 +293,7 @@ impl Task {
             attempt: 1,
             visible_at: now,
             started_at: None,
-            heard_at: now,
+            heartbeat_at: now,
             lease_until: Timestamp(0),
             worker: None,
             claim: 0,
@@ -377,7 +377,7 @@ impl Task {
 
     /// Returns the cost of the current attempt, as its worker reports it.
     pub fn attempt_spend(&self, lines: Vec<Spend>) -> AttemptSpend {
-        let began_at = self.started_at.unwrap_or(self.heard_at);
+        let began_at = self.started_at.unwrap_or(self.heartbeat_at);
         AttemptSpend { attempt: self.attempt, began_at, stands_as: self.stands_as(), lines }
     }
 
@@ -411,7 +411,7 @@ impl Task {
         self.claim += 1;
         self.started_at = Some(now);
         self.first_started_at.get_or_insert(now);
-        self.heard_at = now;
+        self.heartbeat_at = now;
         self.lease_until = now.after(lease);
     }
 
@@ -467,7 +467,7 @@ impl Task {
                 TaskFate::Open
             }
             TaskReport::Heartbeat { progress } => {
-                self.heard_at = now;
+                self.heartbeat_at = now;
                 self.lease_until = now.after(lease);
                 if progress.is_some() {
                     self.progress = progress;
@@ -489,7 +489,7 @@ impl Task {
             TaskState::Leased => [
                 Some(self.lease_until),
                 after(self.started_at, options.attempt_timeout_ms),
-                after(Some(self.heard_at), options.heartbeat_timeout_ms),
+                after(Some(self.heartbeat_at), options.heartbeat_timeout_ms),
             ]
             .into_iter()
             .flatten()
@@ -538,7 +538,7 @@ impl Task {
         if self.started_at.is_some_and(|started| passed(started, options.attempt_timeout_ms)) {
             return self.fail(Failure::timed_out("the attempt"), now);
         }
-        if passed(self.heard_at, options.heartbeat_timeout_ms) {
+        if passed(self.heartbeat_at, options.heartbeat_timeout_ms) {
             return self.fail(Failure::new("heartbeat_timed_out", "the attempt sent no heartbeat in time"), now);
         }
         self.lose_worker(now);

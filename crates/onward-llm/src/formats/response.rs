@@ -76,7 +76,8 @@ impl ResponseReader {
                 return Err(self.fail(CallError::new(Cause::Empty, "a success response without a body")));
             }
             return Err(self.fail(
-                CallError::new(Cause::Malformed, "the response ended before the model had finished").saying(self.shown()),
+                CallError::new(Cause::Malformed, "the response ended before the model had finished")
+                    .with_provider_message(self.shown()),
             ));
         }
         if reply.calls().any(|call| call.name.is_empty()) {
@@ -86,7 +87,7 @@ impl ResponseReader {
             reply.blocks.push(Block::Refusal { text: String::new() });
         }
         if reply.is_empty() {
-            return Err(self.fail(CallError::new(Cause::Empty, "no content").saying(self.shown()))); // LA3
+            return Err(self.fail(CallError::new(Cause::Empty, "no content").with_provider_message(self.shown()))); // LA3
         }
         Ok(reply)
     }
@@ -178,9 +179,9 @@ pub(crate) struct ReplyDraft {
 impl ReplyDraft {
     /// Sets the id and the model. Many servers repeat both in every chunk; the first ones count.
     pub fn begin(&mut self, response_id: Option<&str>, model: Option<&str>) {
-        for (known, told) in [(&mut self.response_id, response_id), (&mut self.model, model)] {
+        for (known, value) in [(&mut self.response_id, response_id), (&mut self.model, model)] {
             if known.is_empty() {
-                known.push_str(told.unwrap_or_default());
+                known.push_str(value.unwrap_or_default());
             }
         }
         if !std::mem::replace(&mut self.begun, true) {
@@ -232,20 +233,20 @@ impl CallDraft {
     /// Adds a fragment. Ids and names that are repeated in every fragment belong to the same call.
     pub fn add(&mut self, draft: &mut ReplyDraft, id: Option<&str>, name: Option<&str>, arguments: &str) {
         if self.number.is_none() {
-            for (known, told) in [(&mut self.id, id), (&mut self.name, name)] {
+            for (known, value) in [(&mut self.id, id), (&mut self.name, name)] {
                 if known.is_empty() {
-                    known.push_str(told.unwrap_or_default());
+                    known.push_str(value.unwrap_or_default());
                 }
             }
         }
         self.arguments.push_str(arguments);
-        let (number, news) = match self.number {
+        let (number, added) = match self.number {
             Some(number) => (number, arguments.to_owned()),
             None if self.name.is_empty() => return,
             None => (self.announce(draft), self.arguments.clone()),
         };
-        if !news.is_empty() {
-            draft.deltas.push(Delta::ToolCallArguments { call: number, text: news });
+        if !added.is_empty() {
+            draft.deltas.push(Delta::ToolCallArguments { call: number, text: added });
         }
     }
 
@@ -263,8 +264,9 @@ impl CallDraft {
 
     /// Returns true if a fragment with this id and name begins another call: some servers give all calls the same index.
     pub fn is_followed_by(&self, id: Option<&str>, name: Option<&str>) -> bool {
-        let other =
-            |known: &str, told: Option<&str>| told.is_some_and(|told| !told.is_empty() && !known.is_empty() && told != known);
+        let other = |known: &str, value: Option<&str>| {
+            value.is_some_and(|value| !value.is_empty() && !known.is_empty() && value != known)
+        };
         let named = name.is_some_and(|name| !name.is_empty());
         let whole = serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok();
         named && whole && other(&self.id, id)

@@ -164,7 +164,7 @@ fn an_error_inside_a_success_keeps_what_had_arrived() {
     let error = r#"{"error":{"code":502,"message":"upstream died"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}"#;
     let nothing = read(&[error]).0.unwrap_err();
     assert_eq!(nothing.code(), "empty_model_response");
-    assert_eq!(nothing.said.as_deref(), Some("upstream died"));
+    assert_eq!(nothing.provider_message.as_deref(), Some("upstream died"));
     assert!(!nothing.to_string().contains("upstream died"), "it is for operators alone");
     let some = read(&[r#"{"choices":[{"delta":{"content":"On the one"}}]}"#, error]).0.unwrap_err();
     assert_eq!((some.code(), some.arrived.text().as_str()), ("model_answer_broken", "On the one"));

@@ -79,7 +79,7 @@ async fn a_key_is_told_to_nobody() {
     for api_format in DIALECTS {
         let error = failure(api_format, "401 Unauthorized", format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#)).await;
         assert_eq!(error.to_string(), "the provider rejected the key: status 401");
-        assert_eq!(error.said.as_deref(), Some("bad key [key]")); // LP2
+        assert_eq!(error.provider_message.as_deref(), Some("bad key [key]")); // LP2
         assert!(!error.limits_key() && !error.is_retryable());
         let provider = provider(api_format, "http://localhost");
         assert!(!format!("{provider:?} {:?}", Key::new(KEY)).contains(KEY));
@@ -108,12 +108,12 @@ async fn a_page_of_some_proxy_is_no_answer() {
     for api_format in DIALECTS {
         let error = failure(api_format, "200 OK", "<html>log in first</html>".into()).await;
         assert_eq!(error.code(), "model_answer_broken");
-        assert_eq!(error.said.as_deref(), Some("the response begins with: <html>log in first</html>"));
+        assert_eq!(error.provider_message.as_deref(), Some("the response begins with: <html>log in first</html>"));
         let error = failure(api_format, "200 OK", String::new()).await;
         assert_eq!(error.code(), "empty_model_response");
         let error = failure(api_format, "502 Bad Gateway", "<html>".repeat(100_000)).await;
         assert_eq!(error.code(), "model_failed");
-        assert!(error.said.unwrap_or_default().len() < 3_000); // LP3
+        assert!(error.provider_message.unwrap_or_default().len() < 3_000); // LP3
     }
 }
 

@@ -1,10 +1,10 @@
-//! Reasons why tasks of a run are not executed, for people.
+//! Reasons why a pending run or tasks of a run are not executed, for people.
 //!
 //! Combines what the store, the workers and the rate limits have at one moment. No decision depends on it. A task that a worker
 //! executes or takes at once is never listed.
 
 use onward_core::task::{Task, TaskState};
-use onward_core::{RunKey, Timestamp};
+use onward_core::{RunHead, RunKey, Status, Timestamp};
 use onward_store::TaskQuery;
 
 use crate::worker::list::KnownWorker;
@@ -15,7 +15,7 @@ const LOOKED_AT_MAX: usize = 100;
 
 fn blocker(task: &Task, why: BlockReason, until: Option<Timestamp>) -> Blocker {
     Blocker {
-        task: task.id.clone(),
+        task: Some(task.id.clone()),
         kind: task.kind.clone(),
         why,
         since: task.quarantined_at(),
@@ -26,15 +26,20 @@ fn blocker(task: &Task, why: BlockReason, until: Option<Timestamp>) -> Blocker {
 }
 
 impl Runtime {
-    /// Returns why tasks of the run are not executed at this moment, from what all servers on the store know. Empty if all
-    /// tasks are executed or there are none. Covers only part of a very long list of tasks.
+    /// Returns why the run, if it is pending, and tasks of the run are not executed at this moment, from what all servers on the
+    /// store know. The run comes first. Covers only part of a very long list of tasks.
     pub async fn blocked_on(&self, key: &RunKey) -> Result<Vec<Blocker>, RuntimeError> {
         let head = self.read_head(key).await?;
         if head.status.is_closed() || head.external.is_some() {
             return Ok(Vec::new());
         }
+        let of_run = |why| {
+            let kind = head.kind.clone();
+            Blocker { task: None, kind, why, since: None, until: None, lost_workers: 0, failure_code: None }
+        };
+        let mut found: Vec<Blocker> = self.pending_reason(&head).await.map(of_run).into_iter().collect();
         let quarantined = self.tasks_in(key, TaskState::Quarantined).await?;
-        let mut found: Vec<Blocker> = quarantined.iter().map(|task| blocker(task, BlockReason::Quarantined, None)).collect();
+        found.extend(quarantined.iter().map(|task| blocker(task, BlockReason::Quarantined, None)));
         let (now, here) = (self.clock().now(), self.known_workers(&key.namespace));
         let mut anywhere = None;
         let queued = self.tasks_in(key, TaskState::Queued).await?;
@@ -44,7 +49,7 @@ impl Runtime {
                 found.extend(failed.map(|_| blocker(task, BlockReason::Retries, Some(task.visible_at))));
                 continue;
             }
-            if self.hindered(task, &here, now).is_none() {
+            if self.blocker_of(task, &here, now).is_none() {
                 continue;
             }
             if anywhere.is_none() {
@@ -52,10 +57,24 @@ impl Runtime {
                 let elsewhere = self.known_elsewhere(&key.namespace).await.unwrap_or_default();
                 anywhere = Some(here.iter().cloned().chain(elsewhere).collect::<Vec<_>>());
             }
-            found.extend(self.hindered(task, anywhere.as_deref().unwrap_or_default(), now));
+            found.extend(self.blocker_of(task, anywhere.as_deref().unwrap_or_default(), now));
         }
         found.sort_by(|one, other| one.task.cmp(&other.task));
         Ok(found)
+    }
+
+    /// Returns why a run is pending, judging by the workers of all servers; `None` if it is not pending.
+    pub async fn pending_reason(&self, head: &RunHead) -> Option<BlockReason> {
+        if head.status != Status::Pending {
+            return None;
+        }
+        if self.hub().workers.knowing(head).is_some() {
+            return Some(BlockReason::Queued);
+        }
+        // If the other servers cannot be read, only the workers of this one count.
+        let elsewhere = self.workers_elsewhere(&head.key.namespace).await.unwrap_or_default();
+        let is_known = elsewhere.iter().any(|worker| worker.knows(&head.kind, head.version.as_ref()));
+        Some(if is_known { BlockReason::Queued } else { BlockReason::NoWorker })
     }
 
     async fn tasks_in(&self, key: &RunKey, state: TaskState) -> Result<Vec<Task>, RuntimeError> {
@@ -65,7 +84,7 @@ impl Runtime {
     }
 
     /// Returns why none of these workers takes a task that is due.
-    fn hindered(&self, task: &Task, workers: &[KnownWorker], now: Timestamp) -> Option<Blocker> {
+    fn blocker_of(&self, task: &Task, workers: &[KnownWorker], now: Timestamp) -> Option<Blocker> {
         let takes = |worker: &&KnownWorker| {
             worker.info.task_kinds.contains(&task.kind) && worker.info.queues.contains(&task.options.queue)
         };
@@ -79,6 +98,6 @@ impl Runtime {
         }
         // One worker whose key is not rate-limited is enough.
         let first = able.collect::<Option<Vec<_>>>()?.into_iter().min()?;
-        Some(blocker(task, BlockReason::LimitClosed, Some(now.after(first))))
+        Some(blocker(task, BlockReason::RateLimited, Some(now.after(first))))
     }
 }

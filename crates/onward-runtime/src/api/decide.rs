@@ -96,7 +96,7 @@ impl Runtime {
     /// Returns true if an approval is open but abandoned: the code diverged and no longer waits for it. It stays open until the
     /// turn ends, because the code may request it again.
     async fn is_left(&self, wait: &Wait) -> Result<bool, RuntimeError> {
-        if is_asked(&self.read_run(&wait.run).await?, wait) {
+        if is_requested(&self.read_run(&wait.run).await?, wait) {
             return Ok(false);
         }
         // A decision may have arrived meanwhile; then the store reports that one.
@@ -159,7 +159,7 @@ impl Asking {
                 view => self.views.insert(wait.run.clone(), view?),
             };
         }
-        Ok(self.views[&wait.run].as_ref().is_none_or(|view| is_asked(view, wait)))
+        Ok(self.views[&wait.run].as_ref().is_none_or(|view| is_requested(view, wait)))
     }
 
     /// Reads the run only if a checkpoint precedes it. Without one it is replayed strictly and cannot abandon calls, and its
@@ -172,7 +172,7 @@ impl Asking {
 }
 
 /// Returns true if the run waits for the approval.
-fn is_asked(view: &RunView, wait: &Wait) -> bool {
+fn is_requested(view: &RunView, wait: &Wait) -> bool {
     view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval && awaited.call_id.as_ref() == Some(&wait.call_id))
 }
 

@@ -90,15 +90,15 @@ impl LocalConnection {
     pub(crate) async fn claim_one(&self, key: RunKey, delivery: DriveInput) -> Result<ClaimedOne, RuntimeError> {
         let input = self.input_of(&key, delivery).await?;
         let port = self.clone();
-        let (told, hears) = tokio::sync::oneshot::channel();
+        let (reply_sender, reply) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
             let answer = port.take_one(key, input).await;
-            if let Err(Ok(ClaimedOne { claimed: Some(run), .. })) = told.send(answer) {
+            if let Err(Ok(ClaimedOne { claimed: Some(run), .. })) = reply_sender.send(answer) {
                 give_back(port.runtime(), port.worker(), vec![run], Vec::new()).await;
             }
         });
         let gone = |_| StoreError::Unavailable { why: "the runtime has stopped".to_owned() };
-        Ok(hears.await.map_err(gone)??)
+        Ok(reply.await.map_err(gone)??)
     }
 
     async fn input_of(&self, key: &RunKey, delivery: DriveInput) -> Result<Option<Input>, RuntimeError> {
@@ -116,15 +116,15 @@ impl LocalConnection {
 
     async fn take_one(&self, key: RunKey, input: Option<Input>) -> Result<ClaimedOne, StoreError> {
         let full = || StoreError::Unavailable { why: "this worker holds its maximum number of runs".to_owned() };
-        let seats = self.worker().take_seats(1);
-        if seats.is_empty() {
+        let permits = self.worker().take_permits(1);
+        if permits.is_empty() {
             return Err(full());
         }
         let runtime = self.runtime();
         let window = runtime.hub().inboxes.begin_claim();
         let claimed = runtime.store().claim_run(key, self.id().clone(), input).await;
         let mut one = self.worker().leases.noted(claimed, runtime.clock().now())?;
-        window.end(one.claimed.as_mut_slice(), seats);
+        window.end(one.claimed.as_mut_slice(), permits);
         // The store leased nothing in these cases: an external run has another engine, and a standalone task has no workflow
         // code.
         if one.head.external.is_some() {

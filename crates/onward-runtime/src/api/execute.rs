@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use onward_core::api::{
-    self, AskReply, BlockersReply, Call, DecideRequest, DeletedReply, DoneReply, LogPage, MessageRequest, PendingReply,
-    QueuesReply, Reply, ResolveRequest, RetryRequest, RunList, Signal, SpendReply, StartReply, TasksReply, VersionsReply,
-    WaitsReply, WatchReply, WatchRequest, WorkersReply,
+    self, AskReply, BlockersReply, Call, DecideRequest, DeletedReply, DoneReply, LogPage, MessageRequest, QueuesReply, Reply,
+    ResolveRequest, RetryRequest, RunList, Signal, SpendReply, StartReply, TasksReply, VersionsReply, WaitsReply, WatchReply,
+    WatchRequest, WorkersReply,
 };
 use onward_core::budget::{Allowance, Budget};
 use onward_core::conversation::MESSAGE;
@@ -38,10 +38,6 @@ impl Runtime {
             Call::StartTask(of) => Reply::StartTask(start_reply(self.start_task(of).await?)),
             Call::ReadTask(of) => Reply::ReadTask(self.read_task(&of.run).await?),
             Call::CancelTask(of) => Reply::CancelTask(self.cancel_task(&of.run, &of.reason).await?),
-            Call::ReadPendingReason(of) => {
-                let head = self.read_head(&of.run).await?;
-                Reply::ReadPendingReason(PendingReply { why: self.why_pending_anywhere(&head).await })
-            }
             Call::ReadBlockers(of) => Reply::ReadBlockers(BlockersReply { blocked_on: self.blocked_on(&of.run).await? }),
             Call::ListDeleted(of) => Reply::ListDeleted(self.deleted(of).await?),
             Call::ReadLog(of) => {

@@ -4,21 +4,15 @@
 //! is deleted (F27).
 
 use onward_core::view::{RunView, outcome};
-use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
+use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
 use onward_store::StoreError;
 
 use crate::api::client::read_view;
 use crate::api::external::refuse_external;
 use crate::conversation::read_page;
-use crate::{EntryPage, EntryQuery, PendingReason, Runtime, RuntimeError};
+use crate::{EntryPage, EntryQuery, Runtime, RuntimeError};
 
 impl Runtime {
-    /// Returns why a run is pending, judging by the workers of this runtime; `None` if the run is not pending.
-    pub fn why_pending(&self, head: &RunHead) -> Option<PendingReason> {
-        let known = || self.hub().workers.knowing(head).is_some();
-        (head.status == Status::Pending).then(|| if known() { PendingReason::Queued } else { PendingReason::NoCompatibleWorker })
-    }
-
     /// Reads the current generation of a run, folded from its log.
     pub async fn read_run(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
         read_view(self, key.clone()).await

@@ -33,7 +33,7 @@ impl Runtime {
             again => again?,
         };
         let what = Restore::Retry { after: head.generation, log: again.records, request_id: request_id.clone() };
-        let restored = self.store().restore_run(RestoreRun { key: key.clone(), what, news: again.news }).await?;
+        let restored = self.store().restore_run(RestoreRun { key: key.clone(), what, outbox: again.outbox }).await?;
         if restored.created {
             self.hub().watches.reopened(key);
         }
@@ -65,8 +65,8 @@ impl Runtime {
         };
         let refused = match reopen::fork(&head, earlier, &records, &wanted, self.clock().now()) {
             Err(refusal) => StoreError::from(refusal),
-            Ok(Forked { logs, news }) => {
-                let restore = RestoreRun { key: wanted.key.clone(), what: Restore::Run { logs }, news };
+            Ok(Forked { logs, outbox }) => {
+                let restore = RestoreRun { key: wanted.key.clone(), what: Restore::Run { logs }, outbox };
                 match self.store().restore_run(restore).await {
                     Err(exists @ StoreError::RunExists { .. }) => exists,
                     restored => return Ok(restored?),
@@ -116,14 +116,14 @@ fn is_made_by(records: &[Record], original: &RunHead, fork: &Fork) -> bool {
     // An earlier incarnation of the original may have been forked in the same way.
     let copied = records.first().and_then(Record::started).and_then(|started| started.origins.last());
     let is_of_its_life = copied.is_some_and(|origin| original.incarnation.is_none_or(|incarnation| incarnation == origin.seed));
-    let asked = |event: &Event| match event {
+    let is_request = |event: &Event| match event {
         Event::RunForked(event) => {
             (&event.from, event.generation, event.is_reset) == (&original.key, original.generation, fork.is_reset)
                 && event.request_id == fork.request_id
         }
         _ => false,
     };
-    is_of_its_life && records.iter().flat_map(|record| &record.events).any(asked)
+    is_of_its_life && records.iter().flat_map(|record| &record.events).any(is_request)
 }
 
 /// Returns the request as text, which is the same for the same fork.
@@ -154,6 +154,6 @@ fn new_id(head: &RunHead, records: &[Record], fork: &ForkRequest, is_reset: bool
 }
 
 fn was_retried(records: &[Record], request_id: &str) -> bool {
-    let asked = |event: &Event| matches!(event, Event::RetryRequested(event) if event.request_id == request_id);
-    records.iter().any(|record| record.events.iter().any(asked))
+    let is_request = |event: &Event| matches!(event, Event::RetryRequested(event) if event.request_id == request_id);
+    records.iter().any(|record| record.events.iter().any(is_request))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use onward_core::api::{Signal, StartRequest};
 use onward_core::budget::{Allowance, Budget, BudgetHead};
-use onward_core::conversation::{ENTRY_SIGNAL, attachment_fault, says_nothing};
+use onward_core::conversation::{ENTRY_SIGNAL, attachment_fault, is_empty_message};
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
 use onward_core::task::TaskId;
@@ -101,7 +101,7 @@ impl Runtime {
     /// # Errors
     /// `message_empty`, `payload_invalid`, `attachment_invalid`.
     pub fn check_message(content: &Payload) -> Result<(), RuntimeError> {
-        if says_nothing(content) { Err(RuntimeError::MessageEmpty) } else { Runtime::check_entry(content) }
+        if is_empty_message(content) { Err(RuntimeError::MessageEmpty) } else { Runtime::check_entry(content) }
     }
 
     /// Fails if a payload of type JSON is invalid JSON, or if an attachment can never be shown to a model.
@@ -168,13 +168,13 @@ impl Runtime {
         match query.run.clone().filter(|_| query.below) {
             Some(top) => self.waits_below(&top, query).await,
             None => {
-                let (mut asking, mut asked) = (Asking::default(), Vec::new());
+                let (mut asking, mut waits) = (Asking::default(), Vec::new());
                 for wait in self.store().list_waits(query).await? {
                     if asking.asks(self, &wait).await? {
-                        asked.push(wait);
+                        waits.push(wait);
                     }
                 }
-                Ok(asked)
+                Ok(waits)
             }
         }
     }

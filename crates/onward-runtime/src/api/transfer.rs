@@ -9,7 +9,7 @@ use onward_core::event::ParentLink;
 use onward_core::projection::{ProjectedChild, Projection};
 use onward_core::reopen::await_child;
 use onward_core::run::{RunHead, answer_to};
-use onward_core::transfer::{ExportedRun, children_asked_for, receive};
+use onward_core::transfer::{ExportedRun, child_calls, receive};
 use onward_core::view::created_at;
 use onward_core::{Index, Log, Record, RunId, RunKey};
 use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
@@ -68,12 +68,12 @@ impl Runtime {
         let mut coming = runs.into_iter().zip(strangers);
         loop {
             // Restored concurrently: a store makes one write of many.
-            let asked = coming.by_ref().take(TOGETHER).map(|(run, stranger)| (run.key.clone(), self.restore(run, stranger)));
-            let asked: Vec<_> = asked.collect();
-            if asked.is_empty() {
+            let restores = coming.by_ref().take(TOGETHER).map(|(run, stranger)| (run.key.clone(), self.restore(run, stranger)));
+            let restores: Vec<_> = restores.collect();
+            if restores.is_empty() {
                 break;
             }
-            for (key, restored) in asked {
+            for (key, restored) in restores {
                 match restored.await {
                     Ok(restored) if restored.created => imported.created.push(key.id.clone()),
                     Ok(_) => imported.unchanged.push(key.id.clone()),
@@ -98,7 +98,7 @@ impl Runtime {
         let ExportedRun { key, logs } = receive(run);
         match stranger {
             Some(why) => Box::pin(std::future::ready(Err(StoreError::LogInvalid { key, why }))),
-            None => self.store().restore_run(RestoreRun { key, what: Restore::Run { logs }, news: Vec::new() }),
+            None => self.store().restore_run(RestoreRun { key, what: Restore::Run { logs }, outbox: Vec::new() }),
         }
     }
 }
@@ -125,14 +125,14 @@ async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option
             let name = (link.run.clone(), link.generation);
             if !known.contains_key(&name) {
                 let here = runtime.store().read_run(link.run.clone(), Some(link.generation)).await?;
-                let asked = match (here, along.get(&link.run)) {
-                    (Some(here), _) => Some(children_asked_for(&read_records(runtime, &here).await?)),
-                    (None, Some(parent)) => parent.logs.get(link.generation as usize).map(|log| children_asked_for(log)),
+                let children = match (here, along.get(&link.run)) {
+                    (Some(here), _) => Some(child_calls(&read_records(runtime, &here).await?)),
+                    (None, Some(parent)) => parent.logs.get(link.generation as usize).map(|log| child_calls(log)),
                     (None, None) => None,
                 };
-                known.insert(name.clone(), asked);
+                known.insert(name.clone(), children);
             }
-            if known[&name].as_ref().is_some_and(|asked| !asked.contains(&(link.call_id, run.key.id.clone()))) {
+            if known[&name].as_ref().is_some_and(|children| !children.contains(&(link.call_id, run.key.id.clone()))) {
                 stranger = Some(format!("run {} did not start it as a child", link.run));
             }
         }
@@ -188,13 +188,13 @@ impl Owed<'_> {
         let is_ours = |child: &RunHead| child.awaited_by().any(|link| parent.awaits(link, &child.key.id));
         // The child belongs to the run that this one was forked from: it sends its result to both.
         let is_shared = |child: &RunHead| child.parent.as_ref().is_some_and(|link| parent.ancestry().runs().contains(&link.run));
-        let news = match here {
+        let message = match here {
             Some(here) if is_ours(&here) && here.status.is_closed() => return self.answer(&here).await,
             Some(here) if is_ours(&here) => return Ok(()),
             Some(here) if is_shared(&here) => await_child(&parent.head, &child.started, &child.id),
             _ => parent.head.start_child(&child.started, &child.id),
         };
-        self.runtime.carry(news).await?;
+        self.runtime.carry(message).await?;
         Ok(())
     }
 }

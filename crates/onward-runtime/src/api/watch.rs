@@ -31,7 +31,7 @@ pub(crate) struct Watches {
 
 struct Bell {
     curious: bool,
-    heard: Mutex<WatchState>,
+    state: Mutex<WatchState>,
     rung: Notify,
 }
 
@@ -69,11 +69,11 @@ impl Watches {
     /// Discards a known outcome because the run was retried. The retry itself calls this, because the store replies before it
     /// notifies its listeners.
     pub fn reopened(&self, key: &RunKey) {
-        self.bells.update(key, |bells| bells.iter().for_each(|bell| lock(&bell.heard).outcome = None));
+        self.bells.update(key, |bells| bells.iter().for_each(|bell| lock(&bell.state).outcome = None));
     }
 
     fn hang(&self, key: &RunKey, curious: bool) -> Arc<Bell> {
-        let bell = Arc::new(Bell { curious, heard: Mutex::default(), rung: Notify::new() });
+        let bell = Arc::new(Bell { curious, state: Mutex::default(), rung: Notify::new() });
         self.curious.fetch_add(usize::from(curious), Ordering::SeqCst);
         self.bells.edit(key, |bells| bells.get_or_insert_default().push(bell.clone()));
         bell
@@ -92,19 +92,19 @@ impl Watches {
 
 impl Bell {
     fn look(&self) {
-        lock(&self.heard).look = true;
+        lock(&self.state).look = true;
         self.rung.notify_waiters();
     }
 
     fn ring(&self, position: Position, record: &Record) {
-        let mut heard = lock(&self.heard);
-        heard.position = heard.position.max(Some(position));
+        let mut state = lock(&self.state);
+        state.position = state.position.max(Some(position));
         if reopens(record) {
-            heard.outcome = None;
-        } else if heard.outcome.is_none() {
-            heard.outcome = outcome(record);
+            state.outcome = None;
+        } else if state.outcome.is_none() {
+            state.outcome = outcome(record);
         }
-        drop(heard);
+        drop(state);
         self.rung.notify_waiters();
     }
 }
@@ -126,16 +126,16 @@ impl Hung {
         Hung { runtime: runtime.clone(), key: key.clone(), bell }
     }
 
-    /// Returns the first result of `heard`, or `None` when it is time to read the run without a ring.
-    async fn hear<T>(&self, patience: &mut u32, mut heard: impl FnMut(&WatchState) -> Option<T>) -> Option<T> {
+    /// Returns the first result of `read`, or `None` when it is time to read the run without a ring.
+    async fn wait_for<T>(&self, patience: &mut u32, mut read: impl FnMut(&WatchState) -> Option<T>) -> Option<T> {
         let until = tokio::time::Instant::now() + self.runtime.options().fallback * *patience;
         loop {
             let mut rung = pin!(self.bell.rung.notified());
             // Enable the notification before checking the state, so that no ring is lost in between.
             rung.as_mut().enable();
             let (found, look) = {
-                let mut known = lock(&self.bell.heard);
-                (heard(&known), std::mem::take(&mut known.look))
+                let mut known = lock(&self.bell.state);
+                (read(&known), std::mem::take(&mut known.look))
             };
             if found.is_some() || look {
                 *patience = 1;
@@ -170,8 +170,8 @@ impl RunWatch {
     pub async fn changed(&mut self) -> Result<(), RuntimeError> {
         loop {
             let seen = self.seen;
-            let news = |heard: &WatchState| heard.position.filter(|position| *position > seen);
-            if let Some(position) = self.hung.hear(&mut self.patience, news).await {
+            let newer = |state: &WatchState| state.position.filter(|position| *position > seen);
+            if let Some(position) = self.hung.wait_for(&mut self.patience, newer).await {
                 self.seen = position;
                 return Ok(());
             }
@@ -199,13 +199,13 @@ pub struct OutcomeWatch {
 impl OutcomeWatch {
     /// Waits until the run is closed, through all its generations, and returns its result.
     pub async fn outcome(&self) -> Result<Result<Payload, Failure>, RuntimeError> {
-        let heard = |heard: &WatchState| heard.outcome.clone();
+        let ended = |state: &WatchState| state.outcome.clone();
         let (mut look, mut patience) = (!self.older, 1);
         loop {
             if look && let Some(outcome) = self.hung.runtime.read_outcome(&self.hung.key).await? {
                 return Ok(outcome);
             }
-            if let Some(outcome) = self.hung.hear(&mut patience, heard).await {
+            if let Some(outcome) = self.hung.wait_for(&mut patience, ended).await {
                 return Ok(outcome);
             }
             look = true;

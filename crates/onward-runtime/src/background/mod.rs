@@ -28,7 +28,7 @@ const SOON: Duration = Duration::from_millis(20);
 pub(crate) struct Alarm {
     /// The earliest due time since the last `take`; `u64::MAX` if there is none.
     due: AtomicU64,
-    news: AtomicBool,
+    outbox_grew: AtomicBool,
     rung: Notify,
     /// Wakes the heartbeat task: a worker has joined and needs a session.
     pub joined: Notify,
@@ -36,7 +36,7 @@ pub(crate) struct Alarm {
 
 impl Default for Alarm {
     fn default() -> Alarm {
-        Alarm { due: AtomicU64::new(u64::MAX), news: AtomicBool::new(false), rung: Notify::new(), joined: Notify::new() }
+        Alarm { due: AtomicU64::new(u64::MAX), outbox_grew: AtomicBool::new(false), rung: Notify::new(), joined: Notify::new() }
     }
 }
 
@@ -47,8 +47,8 @@ impl Alarm {
         }
     }
 
-    pub fn news(&self) {
-        if !self.news.swap(true, Ordering::SeqCst) {
+    pub fn outbox_grew(&self) {
+        if !self.outbox_grew.swap(true, Ordering::SeqCst) {
             self.rung.notify_one();
         }
     }
@@ -56,7 +56,7 @@ impl Alarm {
     /// Returns and clears the earliest due time, and whether the outbox has messages.
     pub fn take(&self) -> (Option<Timestamp>, bool) {
         let due = self.due.swap(u64::MAX, Ordering::SeqCst);
-        ((due != u64::MAX).then_some(Timestamp(due)), self.news.swap(false, Ordering::SeqCst))
+        ((due != u64::MAX).then_some(Timestamp(due)), self.outbox_grew.swap(false, Ordering::SeqCst))
     }
 }
 
@@ -71,12 +71,12 @@ impl Runtime {
     /// Starts the background jobs on the current tokio runtime.
     pub fn spawn(&self) -> Background {
         let (stop, stopped) = watch::channel(false);
-        let house = tokio::spawn(keep_house(self.clone(), stopped.clone()));
+        let ticks = tokio::spawn(run_ticks(self.clone(), stopped.clone()));
         let sessions = tokio::spawn(keep_sessions(self.clone(), stopped.clone()));
-        let mut tasks = vec![house, sessions];
+        let mut tasks = vec![ticks, sessions];
         if self.store().is_shared() {
             tasks.push(tokio::spawn(follow_others(self.clone(), stopped.clone())));
-            tasks.push(tokio::spawn(keep_post(self.clone(), stopped)));
+            tasks.push(tokio::spawn(relay_broadcasts(self.clone(), stopped)));
         }
         Background { stop, tasks }
     }
@@ -106,7 +106,7 @@ impl Drop for Background {
     }
 }
 
-async fn keep_house(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+async fn run_ticks(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
         let tick = runtime.tick().await;
         let mut until = tick.next_due;
@@ -121,10 +121,10 @@ async fn keep_house(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
                 if !hint {
                     return;
                 }
-                let (due, news) = alarm.take();
+                let (due, outbox_grew) = alarm.take();
                 until = [until, due].into_iter().flatten().min();
                 let is_due = until.is_some_and(|until| until <= runtime.clock().now());
-                if !news && !is_due {
+                if !outbox_grew && !is_due {
                     continue;
                 }
             }
@@ -161,12 +161,12 @@ async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     }
 }
 
-async fn keep_post(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+async fn relay_broadcasts(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
         match wait(LISTENING_PACE, runtime.hub().broadcast.rung.notified(), &mut stopped).await {
             Woken::By(false) => return,
-            Woken::By(true) => runtime.do_post(false).await,
-            Woken::ByTime => runtime.do_post(true).await,
+            Woken::By(true) => runtime.exchange_broadcasts(false).await,
+            Woken::ByTime => runtime.exchange_broadcasts(true).await,
         }
     }
 }

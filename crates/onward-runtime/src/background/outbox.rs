@@ -35,24 +35,24 @@ struct Round {
 
 impl Runtime {
     /// Delivers one batch of messages; returns true if more may be due now.
-    pub(crate) async fn carry_news(&self, did: &mut Did) -> Result<bool, StoreError> {
-        let news = self.store().outbox_messages(BATCH).await?;
-        if news.is_empty() {
+    pub(crate) async fn deliver_outbox(&self, did: &mut Did) -> Result<bool, StoreError> {
+        let messages = self.store().outbox_messages(BATCH).await?;
+        if messages.is_empty() {
             return Ok(false);
         }
-        let full = news.len() == BATCH;
+        let full = messages.len() == BATCH;
         let mut rounds = JoinSet::new();
-        for (_, news) in by_receiver(news) {
+        for (_, messages) in by_receiver(messages) {
             let runtime = self.clone();
-            rounds.spawn(async move { runtime.carry_to_one(news).await });
+            rounds.spawn(async move { runtime.deliver_to_one(messages).await });
         }
         let (mut done, mut failed) = (Vec::new(), None);
         while let Some(round) = rounds.join_next().await {
             // A round that panicked has finished nothing: its messages stay.
             let Ok(round) = round else { continue };
             done.extend(round.done);
-            did.news_delivered += round.delivered;
-            did.news_undeliverable += round.undeliverable;
+            did.messages_delivered += round.delivered;
+            did.messages_undeliverable += round.undeliverable;
             failed = failed.or(round.error);
         }
         let progress = !done.is_empty();
@@ -67,9 +67,9 @@ impl Runtime {
     }
 
     /// Delivers messages to one receiver, in order, up to the first that has to wait.
-    async fn carry_to_one(&self, news: Vec<(OutboxId, OutboxMessage)>) -> Round {
+    async fn deliver_to_one(&self, messages: Vec<(OutboxId, OutboxMessage)>) -> Round {
         let mut round = Round::default();
-        for (id, delivery) in news {
+        for (id, delivery) in messages {
             match self.carry(delivery).await {
                 Ok(true) => round.delivered += 1,
                 Ok(false) => round.undeliverable += 1, // D2
@@ -187,21 +187,21 @@ impl Wanted {
 }
 
 /// Returns true if the existing run was started by the same call: then its start was delivered before.
-fn is_of(whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> bool {
-    match (whose, asked) {
-        (Some(whose), Some(asked)) => whose.is_same_call(asked), // R10
-        (whose, asked) => whose == asked,
+fn is_of(whose: Option<&ParentLink>, expected: Option<&ParentLink>) -> bool {
+    match (whose, expected) {
+        (Some(whose), Some(expected)) => whose.is_same_call(expected), // R10
+        (whose, expected) => whose == expected,
     }
 }
 
 /// Describes why a run of the same id, kind and input is not the requested child.
-fn not_this_child(key: &RunKey, whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> String {
+fn not_this_child(key: &RunKey, whose: Option<&ParentLink>, expected: Option<&ParentLink>) -> String {
     let whose = match whose {
         None => "not a child".to_owned(),
-        Some(link) if asked.is_some_and(|asked| asked.run == link.run && asked.incarnation != link.incarnation) => {
+        Some(link) if expected.is_some_and(|expected| expected.run == link.run && expected.incarnation != link.incarnation) => {
             format!("a child of a deleted run with the id {}", link.run.id)
         }
-        Some(link) if asked.is_some_and(|asked| asked.run == link.run) => {
+        Some(link) if expected.is_some_and(|expected| expected.run == link.run) => {
             format!("the child of another call of this run, at call id {} of generation {}", link.call_id, link.generation)
         }
         Some(link) => format!("a child of run {}", link.run),
@@ -213,9 +213,9 @@ fn may_pass(error: &StoreError) -> bool {
     matches!(error.consequence(), Consequence::Retry | Consequence::StopProcess)
 }
 
-fn by_receiver(news: Vec<(OutboxId, OutboxMessage)>) -> BTreeMap<RunKey, Vec<(OutboxId, OutboxMessage)>> {
+fn by_receiver(messages: Vec<(OutboxId, OutboxMessage)>) -> BTreeMap<RunKey, Vec<(OutboxId, OutboxMessage)>> {
     let mut receivers: BTreeMap<RunKey, Vec<(OutboxId, OutboxMessage)>> = BTreeMap::new();
-    for (id, delivery) in news {
+    for (id, delivery) in messages {
         let receiver = match &delivery {
             OutboxMessage::Start(run) => run.key.clone(),
             OutboxMessage::Input { to, .. } => to.clone(),

@@ -40,9 +40,9 @@ pub struct Did {
     pub timers_fired: u64,
     pub tasks_expired: u64,
     pub workers_lost: u64,
-    pub news_delivered: u64,
+    pub messages_delivered: u64,
     /// Outbox messages without a receiver, or whose receiver no longer accepts them.
-    pub news_undeliverable: u64,
+    pub messages_undeliverable: u64,
     pub runs_deleted: u64,
 }
 
@@ -52,13 +52,13 @@ impl Runtime {
     ///
     /// Cancel-safe: the next tick does the rest.
     pub async fn tick(&self) -> Tick {
-        let mut house = self.shared.house.lock().await;
+        let mut background_state = self.shared.background_state.lock().await;
         let mut tick = Tick::default();
         let next_beat = self.beat_sessions().await;
         let next_due = self.expire(&mut tick).await;
-        self.retain(&mut house, &mut tick).await;
+        self.retain(&mut background_state, &mut tick).await;
         self.hub().streams.sweep_at(self.clock().now());
-        tick.next_due = [next_beat, next_due, Some(house.retention_at)].into_iter().flatten().min();
+        tick.next_due = [next_beat, next_due, Some(background_state.retention_at)].into_iter().flatten().min();
         tick
     }
 
@@ -71,8 +71,8 @@ impl Runtime {
             tick.did.timers_fired += expired.timers_fired;
             tick.did.tasks_expired += expired.tasks_expired;
             tick.did.workers_lost += expired.workers_lost;
-            let more_news = self.carry_news(&mut tick.did).await.map_err(|error| tick.fail(error)).unwrap_or_default();
-            if !(expired.more || more_news) {
+            let more_messages = self.deliver_outbox(&mut tick.did).await.map_err(|error| tick.fail(error)).unwrap_or_default();
+            if !(expired.more || more_messages) {
                 return expired.next_due;
             }
             self.beat_sessions().await;
@@ -82,16 +82,16 @@ impl Runtime {
 
     /// Deletes runs whose retention is over: one bounded pass, with a short pause after a full pass and a long one otherwise
     /// (L20).
-    async fn retain(&self, house: &mut BackgroundState, tick: &mut Tick) {
+    async fn retain(&self, background_state: &mut BackgroundState, tick: &mut Tick) {
         let now = self.clock().now();
-        if now < house.retention_at {
+        if now < background_state.retention_at {
             return;
         }
         let delete = Delete::Expired { retention: self.options().retention.clone(), limit: RETENTION_PASS };
         let deleted = self.store().delete_runs(delete).await.map_err(|error| tick.fail(error)).unwrap_or_default();
         tick.did.runs_deleted += deleted;
         let pause = if deleted == RETENTION_PASS as u64 { self.options().fallback } else { RETENTION_PACE };
-        house.retention_at = now.after(pause);
+        background_state.retention_at = now.after(pause);
     }
 }
 

@@ -40,7 +40,7 @@ message! {
     /// A message of one runtime to the others.
     struct BroadcastMessage {
         1 => from: u64,
-        2 => asked: Option<RemoteQuery>,
+        2 => query: Option<RemoteQuery>,
         3 => answered: Option<Answered>,
         /// Runs that have listeners at the sender.
         4 => listening: Vec<RunKey>,
@@ -116,7 +116,7 @@ impl Default for Broadcast {
 
 impl Hub {
     /// Handles a broadcast message; messages of this runtime are ignored.
-    pub fn told(&self, message: &[u8]) {
+    pub fn receive(&self, message: &[u8]) {
         let Ok(message) = BroadcastMessage::decode_fields(message) else { return }; // an incompatible version
         if message.from == self.broadcast.id {
             return;
@@ -140,7 +140,7 @@ impl Hub {
             }
         }
         for spoken in message.spoken {
-            self.heard(spoken);
+            self.receive_output(spoken);
         }
         for limited in message.closed {
             if limited.span_ms == 0 {
@@ -150,8 +150,8 @@ impl Hub {
                 self.closed.close(&limited);
             }
         }
-        if let Some(asked) = message.asked {
-            lock(&self.broadcast.incoming).push((message.from, asked));
+        if let Some(query) = message.query {
+            lock(&self.broadcast.incoming).push((message.from, query));
             self.broadcast.rung.notify_one();
         }
     }
@@ -186,7 +186,7 @@ impl Broadcast {
 
     fn message(&self) -> BroadcastMessage {
         let (listening, emitted, reading, spoken, closed) = Default::default();
-        BroadcastMessage { from: self.id, asked: None, answered: None, listening, emitted, reading, spoken, closed }
+        BroadcastMessage { from: self.id, query: None, answered: None, listening, emitted, reading, spoken, closed }
     }
 }
 
@@ -236,8 +236,8 @@ impl Runtime {
         let (asker, mut answers) = mpsc::unbounded_channel();
         lock(&broadcast.open).insert(number, asker);
         let _open = OpenQuery { broadcast, number };
-        let asked = RemoteQuery { number, run: run.clone(), name, input };
-        self.broadcast(BroadcastMessage { asked: Some(asked), ..broadcast.message() }).await;
+        let query = RemoteQuery { number, run: run.clone(), name, input };
+        self.broadcast(BroadcastMessage { query: Some(query), ..broadcast.message() }).await;
         let mut until = Instant::now() + TAKEN_UP_MAX;
         loop {
             let answered = tokio::time::timeout_at(until, answers.recv()).await.ok()??;
@@ -249,10 +249,10 @@ impl Runtime {
     }
 
     /// Sends waiting values and answers queries; repeats which runs have listeners here if `is_time`.
-    pub(crate) async fn do_post(&self, is_time: bool) {
+    pub(crate) async fn exchange_broadcasts(&self, is_time: bool) {
         let broadcast = &self.hub().broadcast;
-        for (from, asked) in std::mem::take(&mut *lock(&broadcast.incoming)) {
-            tokio::spawn(answer(self.clone(), from, asked));
+        for (from, query) in std::mem::take(&mut *lock(&broadcast.incoming)) {
+            tokio::spawn(answer(self.clone(), from, query));
         }
         let has_listener = broadcast.has_listener.swap(false, Ordering::SeqCst);
         let listening = if is_time || has_listener { self.hub().emits.runs() } else { Vec::new() };

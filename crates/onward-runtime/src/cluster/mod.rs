@@ -47,18 +47,18 @@ impl Listener for Hub {
             Change::RunPending { head } => self.workers.run_pending(head),
             Change::TaskQueued { task } => self.workers.task_queued(task),
             Change::DueAt(at) => self.alarm.due_at(at),
-            Change::OutboxGrew => self.alarm.news(),
+            Change::OutboxGrew => self.alarm.outbox_grew(),
             Change::Elsewhere { run, ends } => {
                 self.elsewhere.changed(run);
                 self.watches.look(run, ends);
             }
             Change::WorkElsewhere { namespace } => self.workers.look(Some(namespace)),
-            Change::Told { message } => self.told(message),
+            Change::Broadcast { message } => self.receive(message),
             Change::Missed => {
                 self.elsewhere.missed();
                 self.watches.look_all();
                 self.workers.look(None);
-                self.alarm.news();
+                self.alarm.outbox_grew();
             }
         }
     }

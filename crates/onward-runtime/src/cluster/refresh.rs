@@ -54,19 +54,19 @@ impl Runtime {
     pub(crate) async fn catch_up(&self, all: bool) -> Result<bool, StoreError> {
         let Hub { elsewhere, inboxes, streams, .. } = &**self.hub();
         let claiming = inboxes.is_claiming();
-        let told = elsewhere.take().filter(|_| !all);
-        let held = inboxes.known(told.as_ref());
+        let announced = elsewhere.take().filter(|_| !all);
+        let held = inboxes.known(announced.as_ref());
         for known in held.chunks(RUNS_AT_ONCE) {
-            let news = self.store().read_since(known.to_vec()).await?;
-            news.iter().for_each(|since| inboxes.caught_up(since));
+            let updates = self.store().read_since(known.to_vec()).await?;
+            updates.iter().for_each(|since| inboxes.caught_up(since));
         }
         for run in streams.runs() {
             // Changes that a stream misses are found by the next pass.
-            if told.as_ref().is_none_or(|told| told.contains(&run)) {
+            if announced.as_ref().is_none_or(|announced| announced.contains(&run)) {
                 drop(self.follow_stream(&run).await);
             }
         }
-        let mut unheld = told.unwrap_or_default();
+        let mut unheld = announced.unwrap_or_default();
         unheld.retain(|run| !held.iter().any(|known| known.run == *run));
         let again = claiming && !unheld.is_empty();
         if again {

@@ -80,7 +80,7 @@ struct NamespaceKinds {
 }
 
 struct KindEntry {
-    said: KindSchemas,
+    schemas: KindSchemas,
     #[cfg(feature = "schema")]
     compiled: OnceLock<Result<Compiled, String>>,
     #[cfg(not(feature = "schema"))]
@@ -89,32 +89,32 @@ struct KindEntry {
 }
 
 impl KindEntry {
-    fn new(said: KindSchemas) -> KindEntry {
-        KindEntry { said, compiled: OnceLock::new() }
+    fn new(schemas: KindSchemas) -> KindEntry {
+        KindEntry { schemas, compiled: OnceLock::new() }
     }
 }
 
 impl Runtime {
     /// Registers the schemas of kinds. Each entry replaces the stored one of its kind and version, also one without schemas
     /// (KI2). Writes nothing if nothing changes or if a schema is unusable.
-    pub async fn register_kinds(&self, namespace: &Namespace, said: Vec<KindSchemas>) -> Result<(), RuntimeError> {
-        for kind in &said {
+    pub async fn register_kinds(&self, namespace: &Namespace, schemas: Vec<KindSchemas>) -> Result<(), RuntimeError> {
+        for kind in &schemas {
             check_usable(kind).await?;
         }
         let kept = self.store().list_kinds(namespace.clone()).await?;
         // A worker that does not declare the kind internal may be an older one (KI4).
         let stays_internal = |kind: &KindSchemas| kept.iter().any(|other| other.key() == kind.key() && other.is_internal);
-        let is_news = |kind: &KindSchemas| match kept.iter().find(|other| other.key() == kind.key()) {
+        let is_changed = |kind: &KindSchemas| match kept.iter().find(|other| other.key() == kind.key()) {
             Some(other) => !other.agrees(kind),
-            None => kind.says_something(),
+            None => kind.has_schemas(),
         };
-        let said = said.into_iter().map(|kind| KindSchemas { namespace: namespace.clone(), ..kind });
-        let news: Vec<KindSchemas> = said
+        let schemas = schemas.into_iter().map(|kind| KindSchemas { namespace: namespace.clone(), ..kind });
+        let changed: Vec<KindSchemas> = schemas
             .map(|kind| KindSchemas { is_internal: kind.is_internal || stays_internal(&kind), ..kind })
-            .filter(is_news)
+            .filter(is_changed)
             .collect();
-        if !news.is_empty() {
-            self.store().register_kinds(news).await?;
+        if !changed.is_empty() {
+            self.store().register_kinds(changed).await?;
             lock(&self.shared.kinds.known).remove(namespace);
         }
         Ok(())
@@ -123,10 +123,10 @@ impl Runtime {
     /// Removes the schemas of a kind and its internal flag (KI4). Connected workers register them again when they restart.
     pub async fn forget_kind(&self, namespace: &Namespace, kind: &Name) -> Result<bool, RuntimeError> {
         let mut kept = self.store().list_kinds(namespace.clone()).await?;
-        kept.retain(|said| said.kind == *kind);
+        kept.retain(|schemas| schemas.kind == *kind);
         let is_known = !kept.is_empty();
-        for said in &mut kept {
-            (said.input, said.output, said.is_internal) = (None, None, false);
+        for schemas in &mut kept {
+            (schemas.input, schemas.output, schemas.is_internal) = (None, None, false);
         }
         if is_known {
             self.store().register_kinds(kept).await?;
@@ -140,8 +140,8 @@ impl Runtime {
         let mut found: BTreeMap<(bool, Name), BTreeMap<Option<Name>, KindVersion>> = BTreeMap::new();
         let empty = |version| KindVersion { version, input: None, output: None, registered_at: None, workers: 0 };
         let mut internal = BTreeSet::new();
-        for said in self.store().list_kinds(namespace.clone()).await? {
-            let KindSchemas { is_task, kind, version, input, output, registered_at, is_internal, .. } = said;
+        for schemas in self.store().list_kinds(namespace.clone()).await? {
+            let KindSchemas { is_task, kind, version, input, output, registered_at, is_internal, .. } = schemas;
             if is_internal {
                 internal.insert((is_task, kind.clone()));
             }
@@ -202,14 +202,14 @@ impl Runtime {
         now: Timestamp,
     ) -> Result<Arc<NamespaceKinds>, StoreError> {
         let (mut kinds, mut internal) = (BTreeMap::new(), BTreeSet::new());
-        for said in self.store().list_kinds(namespace.clone()).await? {
-            let key = (said.is_task, said.kind.clone(), said.version.clone());
-            if said.is_internal {
-                internal.insert((said.is_task, said.kind.clone()));
+        for schemas in self.store().list_kinds(namespace.clone()).await? {
+            let key = (schemas.is_task, schemas.kind.clone(), schemas.version.clone());
+            if schemas.is_internal {
+                internal.insert((schemas.is_task, schemas.kind.clone()));
             }
             // Compiled schemas are reused.
-            let same = stale.as_ref().and_then(|stale| stale.kinds.get(&key)).filter(|entry| entry.said.agrees(&said));
-            kinds.insert(key, same.cloned().unwrap_or_else(|| Arc::new(KindEntry::new(said))));
+            let same = stale.as_ref().and_then(|stale| stale.kinds.get(&key)).filter(|entry| entry.schemas.agrees(&schemas));
+            kinds.insert(key, same.cloned().unwrap_or_else(|| Arc::new(KindEntry::new(schemas))));
         }
         let known = Arc::new(NamespaceKinds { read_at: now, kinds, internal });
         let mut all = lock(&self.shared.kinds.known);
@@ -257,18 +257,18 @@ mod checking {
     }
 
     /// Fails if a schema cannot be used.
-    pub async fn check_usable(said: &KindSchemas) -> Result<(), RuntimeError> {
-        for (which, schema) in [("input", &said.input), ("output", &said.output)] {
+    pub async fn check_usable(schemas: &KindSchemas) -> Result<(), RuntimeError> {
+        for (which, schema) in [("input", &schemas.input), ("output", &schemas.output)] {
             let Some(schema) = schema.clone() else { continue };
             let compiled = apart(move || Compiled::new(&schema).map(drop)).await;
-            compiled.map_err(|why| RuntimeError::SchemaInvalid { kind: said.kind.clone(), which, why })?;
+            compiled.map_err(|why| RuntimeError::SchemaInvalid { kind: schemas.kind.clone(), which, why })?;
         }
         Ok(())
     }
 
     impl KindEntry {
         pub(crate) async fn violations(self: &Arc<KindEntry>, input: &Payload) -> Result<Vec<Violation>, RuntimeError> {
-            let Some(schema) = &self.said.input else { return Ok(Vec::new()) };
+            let Some(schema) = &self.schemas.input else { return Ok(Vec::new()) };
             // A payload that is not JSON may be encrypted, so it is not checked.
             if !input.is_json() {
                 return Ok(Vec::new());
@@ -291,7 +291,7 @@ mod checking {
                     keyword: String::new(),
                     message: "the check against the schema takes too long".to_owned(),
                 }]),
-                Err(why) => Err(RuntimeError::SchemaInvalid { kind: self.said.kind.clone(), which: "input", why }),
+                Err(why) => Err(RuntimeError::SchemaInvalid { kind: self.schemas.kind.clone(), which: "input", why }),
             }
         }
     }

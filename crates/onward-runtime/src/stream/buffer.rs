@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::stream::{
-    AttemptFailed, AttemptReset, BranchReset, Speech, Spoken, SpokenFrame, StreamFrame, StreamSaid, said_by,
+    AttemptFailed, AttemptReset, BranchReset, Speech, Spoken, SpokenFrame, StreamContent, StreamFrame, contents_of,
 };
 use onward_core::task::TaskId;
 use onward_core::{CallId, Event, Hash, Index, Record, RunKey, Timestamp};
@@ -55,7 +55,7 @@ impl std::fmt::Display for Offset {
 struct Kept {
     at: Timestamp,
     bytes: usize,
-    said: StreamSaid,
+    content: StreamContent,
 }
 
 /// A task that has emitted frames.
@@ -77,7 +77,7 @@ impl Speaker {
 
 /// The part of the open log that the stream knows.
 #[derive(Default)]
-struct Known {
+struct KnownLog {
     generation: u32,
     /// The first event that the stream has received, and the first that it has not.
     from: Index,
@@ -100,13 +100,13 @@ pub(crate) struct Buffer {
     speakers: BTreeMap<(u32, CallId), Speaker>,
     /// Tasks were forgotten because there were too many: an unknown task may have emitted frames.
     has_forgotten: bool,
-    known: Option<Known>,
+    known: Option<KnownLog>,
     has_ended: bool,
-    pub said_at: Timestamp,
+    pub written_at: Timestamp,
     pub read_at: Timestamp,
     pub readers: usize,
     pub born_at: Instant,
-    news: Arc<Notify>,
+    changed: Arc<Notify>,
 }
 
 impl Buffer {
@@ -121,16 +121,16 @@ impl Buffer {
             has_forgotten: false,
             known: None,
             has_ended: false,
-            said_at: now,
+            written_at: now,
             read_at: Timestamp(0),
             readers: 0,
             born_at: Instant::now(),
-            news: Arc::default(),
+            changed: Arc::default(),
         }
     }
 
-    pub fn news(&self) -> &Arc<Notify> {
-        &self.news
+    pub fn changed(&self) -> &Arc<Notify> {
+        &self.changed
     }
 
     pub fn bytes(&self) -> usize {
@@ -168,13 +168,13 @@ impl Buffer {
             return false;
         }
         if begins {
-            self.push(StreamSaid::AttemptReset(AttemptReset { generation, task: call_id.clone(), attempt }), now); // SY1
+            self.push(StreamContent::AttemptReset(AttemptReset { generation, task: call_id.clone(), attempt }), now); // SY1
         }
         let mut last = next_seq;
         for frame in new {
             last = last.max(frame.seq + 1);
             let spoken = Spoken { generation, task: call_id.clone(), attempt, seq: frame.seq, frame: frame.frame };
-            self.push(StreamSaid::Spoken(spoken), now);
+            self.push(StreamContent::Spoken(spoken), now);
         }
         self.speakers.insert(key, Speaker { claim, next_seq: last, is_over: false, has_failed: false, has_words: true, is_here });
         true
@@ -192,9 +192,9 @@ impl Buffer {
     pub fn open_speech(&self, run: &RunKey) -> Vec<Speech> {
         let mut open: BTreeMap<(u32, CallId), Speech> = BTreeMap::new();
         for kept in &self.frames {
-            match &kept.said {
-                StreamSaid::AttemptReset(reset) => drop(open.remove(&(reset.generation, reset.task.clone()))),
-                StreamSaid::Spoken(spoken) => {
+            match &kept.content {
+                StreamContent::AttemptReset(reset) => drop(open.remove(&(reset.generation, reset.task.clone()))),
+                StreamContent::Spoken(spoken) => {
                     let key = (spoken.generation, spoken.task.clone());
                     let Some(speaker) = self.speakers.get(&key).filter(|speaker| !speaker.is_over && speaker.is_here) else {
                         continue;
@@ -219,8 +219,8 @@ impl Buffer {
     pub fn fail(&mut self, claim: u64, failed: AttemptFailed, now: Timestamp) {
         self.forget_speakers();
         let key = (failed.generation, failed.task.clone());
-        let unheard = Speaker { claim, next_seq: 0, is_over: false, has_failed: false, has_words: false, is_here: false };
-        let speaker = self.speakers.entry(key).or_insert(unheard);
+        let silent = Speaker { claim, next_seq: 0, is_over: false, has_failed: false, has_words: false, is_here: false };
+        let speaker = self.speakers.entry(key).or_insert(silent);
         if speaker.is_over || speaker.claim > claim || (speaker.claim == claim && speaker.has_failed) {
             return;
         }
@@ -230,7 +230,7 @@ impl Buffer {
             *speaker = Speaker { claim, next_seq: 0, is_over: false, has_failed: true, has_words, is_here };
         }
         speaker.has_failed = true;
-        self.push(StreamSaid::AttemptFailed(failed), now);
+        self.push(StreamContent::AttemptFailed(failed), now);
     }
 
     fn forget_speakers(&mut self) {
@@ -256,8 +256,8 @@ impl Buffer {
             }
         }
         self.begin_log(generation, record);
-        for said in said_by(generation, record) {
-            self.say(said, record.at);
+        for content in contents_of(generation, record) {
+            self.add(content, record.at);
         }
         if let Some(known) = &mut self.known {
             known.next = record.next_index();
@@ -268,15 +268,21 @@ impl Buffer {
     fn begin_log(&mut self, generation: u32, record: &Record) {
         if self.known.as_ref().is_none_or(|known| known.generation != generation) {
             let base = record.started().and_then(|started| started.checkpoint.as_ref()?.leaf);
-            self.known =
-                Some(Known { generation, from: record.index, next: record.index, base, entries: Vec::new(), is_branched: false });
+            self.known = Some(KnownLog {
+                generation,
+                from: record.index,
+                next: record.index,
+                base,
+                entries: Vec::new(),
+                is_branched: false,
+            });
             self.speakers.retain(|(of, _), _| *of >= generation);
         }
         if let Some(Event::BranchRequested(event)) = record.events.first()
             && let Some(known) = &mut self.known
         {
             (known.entries, known.base, known.is_branched) = (Vec::new(), event.from, true);
-            self.push(StreamSaid::BranchReset(BranchReset { generation, leaf: event.from }), record.at);
+            self.push(StreamContent::BranchReset(BranchReset { generation, leaf: event.from }), record.at);
         }
         if let Some(Event::SegmentAbandoned(event)) = record.events.first()
             && let Some(known) = &mut self.known
@@ -284,14 +290,14 @@ impl Buffer {
         {
             known.entries.retain(|(index, _)| *index < event.from);
             let leaf = known.entries.last().map(|(_, id)| *id).or(known.base);
-            self.push(StreamSaid::BranchReset(BranchReset { generation, leaf }), record.at);
+            self.push(StreamContent::BranchReset(BranchReset { generation, leaf }), record.at);
         }
     }
 
     /// Adds a frame that derives from the log.
-    fn say(&mut self, said: StreamSaid, at: Timestamp) {
-        match &said {
-            StreamSaid::TaskEnd(end) => {
+    fn add(&mut self, content: StreamContent, at: Timestamp) {
+        match &content {
+            StreamContent::TaskEnd(end) => {
                 let key = (end.generation, end.task.clone());
                 let Some(speaker) = self.speakers.get_mut(&key) else {
                     // Readers do not need the end of a task without frames. It is remembered, because forwarded frames may
@@ -304,16 +310,16 @@ impl Buffer {
                     return;
                 }
             }
-            StreamSaid::Entry(entry) => {
+            StreamContent::Entry(entry) => {
                 if let Some(known) = &mut self.known {
                     known.entries.push((entry.index, entry.id));
                 }
             }
-            StreamSaid::End(_) => self.has_ended = true,
+            StreamContent::End(_) => self.has_ended = true,
             _ => {}
         }
-        let is_entry = matches!(said, StreamSaid::Entry(_));
-        self.push(said, at);
+        let is_entry = matches!(content, StreamContent::Entry(_));
+        self.push(content, at);
         if is_entry {
             self.open_from = self.next();
         }
@@ -331,7 +337,7 @@ impl Buffer {
             None => {
                 let entries = on_path.collect();
                 let is_branched = records.iter().any(|record| matches!(record.events.first(), Some(Event::BranchRequested(_))));
-                self.known = Some(Known { generation, from: Index(0), next: behind, base, entries, is_branched });
+                self.known = Some(KnownLog { generation, from: Index(0), next: behind, base, entries, is_branched });
             }
             Some(known) if known.generation == generation && known.from > Index(0) && known.from <= behind => {
                 let before = on_path.filter(|(index, _)| *index < known.from);
@@ -343,20 +349,20 @@ impl Buffer {
     }
 
     /// Adds the end of the run, once.
-    pub fn end(&mut self, said: StreamSaid, now: Timestamp) {
+    pub fn end(&mut self, content: StreamContent, now: Timestamp) {
         if !self.has_ended {
-            self.say(said, now);
+            self.add(content, now);
         }
     }
 
     /// Appends a frame and wakes the readers.
-    pub fn push(&mut self, said: StreamSaid, at: Timestamp) {
-        let bytes = said.weigh();
-        self.frames.push_back(Kept { at, bytes, said });
+    pub fn push(&mut self, content: StreamContent, at: Timestamp) {
+        let bytes = content.weigh();
+        self.frames.push_back(Kept { at, bytes, content });
         self.bytes += bytes;
-        self.said_at = self.said_at.max(at);
+        self.written_at = self.written_at.max(at);
         self.trim(at);
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Drops frames that are too old or exceed the memory bound (SB2).
@@ -390,7 +396,7 @@ impl Buffer {
         let numbered = self.frames.iter().skip(skipped).take(limit).zip(offset.next + 1..);
         let frame = |(kept, next): (&Kept, u64)| {
             let offset = Offset { incarnation: self.incarnation, next };
-            StreamFrame { offset: offset.to_string(), at: kept.at, said: kept.said.clone() }
+            StreamFrame { offset: offset.to_string(), at: kept.at, content: kept.content.clone() }
         };
         numbered.map(frame).collect()
     }
@@ -399,7 +405,7 @@ impl Buffer {
 /// Wakes the readers of this buffer, so that they look for a new one.
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
     }
 }
 

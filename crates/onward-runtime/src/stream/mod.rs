@@ -61,13 +61,13 @@ impl Streams {
         self.update(&run, |buffer| {
             let is_young = buffer.born_at.elapsed() < BEGINNING_MAX;
             if !(is_young && buffer.lacks_beginning(&speech)) {
-                buffer.speak(speech, buffer.said_at.max(buffer.read_at), false);
+                buffer.speak(speech, buffer.written_at.max(buffer.read_at), false);
             }
         });
     }
 
     pub fn fail_if_open(&self, run: &RunKey, claim: u64, failed: AttemptFailed) {
-        self.update(run, |buffer| buffer.fail(claim, failed, buffer.said_at.max(buffer.read_at)));
+        self.update(run, |buffer| buffer.fail(claim, failed, buffer.written_at.max(buffer.read_at)));
     }
 
     /// Reports the failure of an attempt if the run has a stream.
@@ -130,22 +130,22 @@ impl Streams {
     fn sweep(&self, now: Timestamp) {
         self.swept_at.store(now.0, Ordering::Relaxed);
         let old = now.before(AGE_MAX);
-        self.drop_where(|buffer| buffer.readers == 0 && buffer.said_at < old && buffer.read_at < old);
+        self.drop_where(|buffer| buffer.readers == 0 && buffer.written_at < old && buffer.read_at < old);
         if self.bytes.load(Ordering::SeqCst) <= BYTES_MAX_OF_ALL {
             return;
         }
         let mut ages = Vec::new();
-        self.buffers.each(|_, buffer| ages.push((buffer.said_at, buffer.bytes())));
+        self.buffers.each(|_, buffer| ages.push((buffer.written_at, buffer.bytes())));
         ages.sort_unstable();
-        let (mut left, mut until) = (self.bytes.load(Ordering::SeqCst), Timestamp(0));
-        for (said_at, bytes) in ages {
-            if left <= BYTES_MAX_OF_ALL / 4 * 3 {
+        let (mut remaining, mut until) = (self.bytes.load(Ordering::SeqCst), Timestamp(0));
+        for (written_at, bytes) in ages {
+            if remaining <= BYTES_MAX_OF_ALL / 4 * 3 {
                 break;
             }
-            (left, until) = (left.saturating_sub(bytes), said_at);
+            (remaining, until) = (remaining.saturating_sub(bytes), written_at);
         }
         // Readers of these get a stream reset and continue with later frames.
-        self.drop_where(|buffer| buffer.said_at <= until);
+        self.drop_where(|buffer| buffer.written_at <= until);
     }
 
     fn drop_where(&self, chosen: impl FnMut(&Buffer) -> bool) {

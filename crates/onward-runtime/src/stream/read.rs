@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::conversation::leaf_of;
-use onward_core::stream::{StreamEnd, StreamFrame, StreamReset, StreamSaid};
+use onward_core::stream::{StreamContent, StreamEnd, StreamFrame, StreamReset};
 use onward_core::{Event, Record, RunHead, RunKey, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -22,20 +22,20 @@ const PAGE: usize = 1_000;
 const RECORDS: usize = 256;
 
 /// Bound on the attempts to read log and stream at the same position, and the pause between two of them.
-const LOOKS_MAX: u32 = 50;
+const READS_MAX: u32 = 50;
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Counts as a reader while it exists.
 struct Reading<'a> {
     streams: &'a Streams,
     run: &'a RunKey,
-    news: Arc<Notify>,
+    changed: Arc<Notify>,
 }
 
 impl<'a> Reading<'a> {
-    fn new(streams: &'a Streams, run: &'a RunKey, news: &Arc<Notify>) -> Reading<'a> {
+    fn new(streams: &'a Streams, run: &'a RunKey, changed: &Arc<Notify>) -> Reading<'a> {
         streams.update(run, |buffer| buffer.readers += 1);
-        Reading { streams, run, news: news.clone() }
+        Reading { streams, run, changed: changed.clone() }
     }
 }
 
@@ -43,7 +43,7 @@ impl Drop for Reading<'_> {
     fn drop(&mut self) {
         // The stream may have been replaced by a new one with its own readers.
         self.streams.update(self.run, |buffer| {
-            if Arc::ptr_eq(buffer.news(), &self.news) {
+            if Arc::ptr_eq(buffer.changed(), &self.changed) {
                 buffer.readers -= 1;
             }
         });
@@ -70,7 +70,7 @@ impl Streams {
             let frames = buffer.read(from, PAGE);
             match frames.last() {
                 Some(last) => BufferLookup::Frames(StreamPage { next: last.offset.clone(), frames }),
-                None => BufferLookup::Nothing(buffer.news().clone()),
+                None => BufferLookup::Nothing(buffer.changed().clone()),
             }
         });
         found.unwrap_or(BufferLookup::Unknown)
@@ -87,20 +87,20 @@ impl Runtime {
         let streams = &self.hub().streams;
         let Some(from) = from.and_then(Offset::parse) else { return self.begin_stream(run).await };
         loop {
-            let news = match streams.find(run, from, self.clock().now()) {
+            let changed = match streams.find(run, from, self.clock().now()) {
                 BufferLookup::Frames(page) => return Ok(page),
                 BufferLookup::Unknown => return self.begin_stream(run).await,
-                BufferLookup::Nothing(news) => news,
+                BufferLookup::Nothing(changed) => changed,
             };
-            let mut told = pin!(news.notified());
+            let mut notified = pin!(changed.notified());
             // Enable the notification before checking the buffer, so that no frame is missed in between.
-            told.as_mut().enable();
-            let _reading = Reading::new(streams, run, &news);
+            notified.as_mut().enable();
+            let _reading = Reading::new(streams, run, &changed);
             if !matches!(streams.find(run, from, self.clock().now()), BufferLookup::Nothing(_)) {
                 continue;
             }
             self.hub().broadcast.reading(run);
-            if tokio::time::timeout_at(until, told).await.is_err() {
+            if tokio::time::timeout_at(until, notified).await.is_err() {
                 self.look_for_end(run).await?;
                 return Ok(match streams.find(run, from, self.clock().now()) {
                     BufferLookup::Frames(page) => page,
@@ -118,9 +118,9 @@ impl Runtime {
         // From here on the stream receives appends.
         streams.edit(run, now, |buffer| buffer.read_at = now);
         self.hub().broadcast.reading(run);
-        let mut looks = 0;
+        let mut reads = 0;
         loop {
-            looks += 1;
+            reads += 1;
             let head = self.read_head(run).await?;
             let records = read_records(self, &head).await?;
             if self.store().is_shared() {
@@ -131,7 +131,7 @@ impl Runtime {
                 // Log and stream must be at the same position. Otherwise an entry would be in both or in neither.
                 let behind = records.last().map(|record| (head.generation, record.next_index()));
                 let is_one_moment = buffer.position() == behind;
-                (is_one_moment || looks == LOOKS_MAX).then(|| begin(buffer, &head, &records, now))
+                (is_one_moment || reads == READS_MAX).then(|| begin(buffer, &head, &records, now))
             });
             match begun {
                 Some(page) => return Ok(page),
@@ -180,8 +180,8 @@ impl Runtime {
 fn begin(buffer: &mut Buffer, head: &RunHead, records: &[Record], now: Timestamp) -> StreamPage {
     end_if_closed(buffer, head, now);
     let from = buffer.beginning();
-    let said = StreamSaid::StreamReset(StreamReset { generation: head.generation, leaf: leaf_of(records) });
-    let first = StreamFrame { offset: from.to_string(), at: now, said };
+    let content = StreamContent::StreamReset(StreamReset { generation: head.generation, leaf: leaf_of(records) });
+    let first = StreamFrame { offset: from.to_string(), at: now, content };
     let frames: Vec<StreamFrame> = [first].into_iter().chain(buffer.read(from, PAGE)).collect();
     let next = frames.last().map(|last| last.offset.clone()).unwrap_or_default();
     StreamPage { frames, next }
@@ -193,6 +193,6 @@ fn is_first(record: &Record) -> bool {
 
 fn end_if_closed(buffer: &mut Buffer, head: &RunHead, now: Timestamp) {
     if head.status.is_closed() {
-        buffer.end(StreamSaid::End(StreamEnd { status: head.status }), now);
+        buffer.end(StreamContent::End(StreamEnd { status: head.status }), now);
     }
 }

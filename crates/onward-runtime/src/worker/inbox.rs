@@ -324,9 +324,9 @@ pub(crate) struct ClaimWindow<'a> {
 
 impl ClaimWindow<'_> {
     /// Creates the slot of each run, with the inputs that arrived since the store leased it.
-    pub fn end(self, runs: &mut [ClaimedRun], seats: Vec<Permit>) {
+    pub fn end(self, runs: &mut [ClaimedRun], permits: Vec<Permit>) {
         let seen = lock(&self.inboxes.window.seen);
-        for (run, permit) in runs.iter_mut().zip(seats) {
+        for (run, permit) in runs.iter_mut().zip(permits) {
             self.inboxes.admit(run, permit, &seen);
         }
     }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use onward_core::api::VersionedKind;
 use onward_core::codec::Message;
 use onward_core::task::TaskCount;
-use onward_core::{Name, Namespace, RunHead, Timestamp, WorkerId, message};
+use onward_core::{Name, Namespace, Timestamp, WorkerId, message};
 use onward_store::sync::lock;
 
-use crate::{PendingReason, QueueInfo, Runtime, RuntimeError, WorkerInfo};
+use crate::{QueueInfo, Runtime, RuntimeError, WorkerInfo};
 
 /// A worker, with what no API returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ message! {
         2 => id: WorkerId,
         3 => runs: u64,
         4 => runs_max: u64,
-        5 => heard_at: Option<Timestamp>,
+        5 => last_seen_at: Option<Timestamp>,
     }
 }
 
@@ -80,7 +80,7 @@ impl Group {
             queues: self.queues.clone(),
             runs: member.runs,
             runs_max: member.runs_max,
-            heard_at: member.heard_at,
+            last_seen_at: member.last_seen_at,
         };
         KnownWorker { info, task_limits: self.task_limits.iter().map(|key| (key.kind.clone(), key.limit.clone())).collect() }
     }
@@ -143,9 +143,9 @@ impl Runtime {
                     kinds: kinds.collect(),
                     task_kinds: profile.task_kinds.to_vec(),
                     queues: profile.queues.clone(),
-                    runs: worker.seats_taken() as u64,
+                    runs: worker.permits_taken() as u64,
                     runs_max: profile.runs_max as u64,
-                    heard_at: worker.heard_at.as_ref().map(|heard_at| *lock(heard_at)),
+                    last_seen_at: worker.last_seen_at.as_ref().map(|last_seen_at| *lock(last_seen_at)),
                 };
                 (profile.namespace.clone(), KnownWorker { info, task_limits: (*profile.task_limits).clone() })
             })
@@ -160,16 +160,16 @@ impl Runtime {
         for (namespace, worker) in self.workers_of_all() {
             let group = Group::of(&namespace, &worker);
             let name = name_of(&worker.info.id).unwrap_or_else(|| worker.info.id.clone());
-            let WorkerInfo { id, runs, runs_max, heard_at, .. } = worker.info;
-            let member = Member { name, id, runs, runs_max, heard_at };
+            let WorkerInfo { id, runs, runs_max, last_seen_at, .. } = worker.info;
+            let member = Member { name, id, runs, runs_max, last_seen_at };
             groups.entry(group.to_bytes()).or_insert(group).members.push(member);
         }
-        let mut roster = ClusterWorkers { groups: groups.into_values().collect() };
-        let bytes = roster.to_bytes();
-        for member in roster.groups.iter_mut().flat_map(|group| &mut group.members) {
-            (member.runs, member.heard_at) = (0, None);
+        let mut workers = ClusterWorkers { groups: groups.into_values().collect() };
+        let bytes = workers.to_bytes();
+        for member in workers.groups.iter_mut().flat_map(|group| &mut group.members) {
+            (member.runs, member.last_seen_at) = (0, None);
         }
-        WorkerAnnouncement { bytes, who: roster.to_bytes() }
+        WorkerAnnouncement { bytes, who: workers.to_bytes() }
     }
 
     /// Lists the workers of a namespace at the other servers, by the names that they chose. Empty if the store is not shared.
@@ -185,25 +185,13 @@ impl Runtime {
         let mut found = Vec::new();
         for server in self.store().list_servers().await? {
             // A list of an incompatible version is skipped.
-            let Ok(roster) = ClusterWorkers::decode_fields(&server.roster) else { continue };
-            for mut group in roster.groups.into_iter().filter(|group| group.namespace == *namespace) {
+            let Ok(workers) = ClusterWorkers::decode_fields(&server.workers) else { continue };
+            for mut group in workers.groups.into_iter().filter(|group| group.namespace == *namespace) {
                 let members = std::mem::take(&mut group.members);
                 let elsewhere = members.into_iter().filter(|member| !here.contains(&member.id));
                 found.extend(elsewhere.map(|member| group.worker(member)));
             }
         }
         Ok(found)
-    }
-
-    /// Returns why a run is pending, judging by the workers of all servers; `None` if it is not pending.
-    pub async fn why_pending_anywhere(&self, head: &RunHead) -> Option<PendingReason> {
-        let here = self.why_pending(head)?;
-        if here == PendingReason::Queued {
-            return Some(here);
-        }
-        // If the other servers cannot be read, only the workers of this one count.
-        let elsewhere = self.workers_elsewhere(&head.key.namespace).await.unwrap_or_default();
-        let is_known = elsewhere.iter().any(|worker| worker.knows(&head.kind, head.version.as_ref()));
-        Some(if is_known { PendingReason::Queued } else { here })
     }
 }

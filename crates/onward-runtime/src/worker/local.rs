@@ -70,27 +70,27 @@ impl LocalConnection {
     }
 
     /// Records a sign of life of a remote worker, which extends its lease.
-    pub fn heard(&self) {
+    pub fn mark_seen(&self) {
         let (worker, now) = (self.worker(), self.runtime().clock().steady());
-        if let Some(heard_at) = &worker.heard_at {
-            *lock(heard_at) = now;
+        if let Some(last_seen_at) = &worker.last_seen_at {
+            *lock(last_seen_at) = now;
         }
-        if worker.away.load(Ordering::SeqCst) && !worker.left.load(Ordering::SeqCst) {
+        if worker.away.load(Ordering::SeqCst) && !worker.has_left.load(Ordering::SeqCst) {
             lock(&worker.session).beat_at(now); // it is back: renew the session at once
             self.runtime().hub().alarm.joined.notify_one();
         }
     }
 
     /// Waits until a remote worker was silent for its whole lease: everything it held is lost.
-    pub async fn fell_silent(&self) {
+    pub async fn lease_expired(&self) {
         let worker = self.worker();
         loop {
-            let mut told = std::pin::pin!(worker.fell_silent.notified());
-            told.as_mut().enable();
+            let mut notified = std::pin::pin!(worker.lease_expired.notified());
+            notified.as_mut().enable();
             if worker.is_silent(self.runtime().clock().steady(), self.runtime().options().lease) {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 
@@ -182,12 +182,12 @@ impl LocalConnection {
 
     fn look_for_runs(&self, limit: usize) {
         let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
-        let seats = if worker.takes_work() { worker.take_seats(limit.max(1)) } else { Vec::new() };
-        if seats.is_empty() && !worker.leases.is_due(runtime.clock().now()) {
+        let permits = if worker.takes_work() { worker.take_permits(limit.max(1)) } else { Vec::new() };
+        if permits.is_empty() && !worker.leases.is_due(runtime.clock().now()) {
             return; // a released permit wakes the worker
         }
         if let Some(looking) = worker.runs.begin_look() {
-            tokio::spawn(claim_runs(runtime, worker, seats, looking));
+            tokio::spawn(claim_runs(runtime, worker, permits, looking));
         }
     }
 
@@ -323,10 +323,10 @@ impl WorkerConnection for LocalConnection {
     }
 }
 
-async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Permit>, looking: Looking<ClaimedRun>) {
+async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, permits: Vec<Permit>, looking: Looking<ClaimedRun>) {
     let store = runtime.store();
     runtime.settle_leases(&worker).await;
-    let limit = seats.len();
+    let limit = permits.len();
     if limit == 0 {
         looking.put_off();
         if worker.has_room() {
@@ -340,11 +340,11 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Permit>, l
     let claimed = worker.leases.noted(store.claim_runs(request).await, runtime.clock().now());
     // Errors are ignored: the next claim comes with the fallback, and heartbeats detect a store that stays unavailable.
     let Ok(mut runs) = claimed else { return };
-    window.end(&mut runs, seats);
+    window.end(&mut runs, permits);
     runs.iter().for_each(|run| runtime.hub().replays.claimed(&run.head));
     let more = runs.len() == limit;
     looking.found(runs, more);
-    if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
+    if worker.has_left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
         give_back(&runtime, &worker, worker.runs.drain(), Vec::new()).await;
     }
 }
@@ -370,7 +370,7 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
         }
     }
     looking.found(tasks, more);
-    if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
+    if worker.has_left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
         give_back(&runtime, &worker, Vec::new(), worker.tasks.drain()).await;
     }
 }
@@ -405,7 +405,7 @@ pub(crate) async fn give_back(runtime: &Runtime, worker: &Worker, runs: Vec<Clai
 
 impl Membership {
     fn go(&self) {
-        self.worker.left.store(true, Ordering::SeqCst);
+        self.worker.has_left.store(true, Ordering::SeqCst);
         self.worker.away.store(true, Ordering::SeqCst);
         self.runtime.hub().workers.remove(&self.worker);
         drop(self.worker.questions.drain()); // they are retried elsewhere
@@ -433,7 +433,7 @@ impl Runtime {
     /// Delivers a run that was created and claimed in one write to its worker.
     pub(crate) async fn hand_over(&self, worker: &Arc<Worker>, run: ClaimedRun) {
         worker.runs.put([run]);
-        if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
+        if worker.has_left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
             give_back(self, worker, worker.runs.drain(), Vec::new()).await;
         }
     }

@@ -57,24 +57,24 @@ pub(crate) struct Worker {
     pub held: HeldTasks,
     pub session: Mutex<Session>,
     pub leases: UnknownLeases,
-    seats: AtomicUsize,
+    permits: AtomicUsize,
     /// Time of the last sign of life of a remote worker; `None` for a local one.
-    pub heard_at: Option<Mutex<Timestamp>>,
+    pub last_seen_at: Option<Mutex<Timestamp>>,
     /// Notified when a remote worker was silent for its whole lease.
-    pub fell_silent: Notify,
+    pub lease_expired: Notify,
     /// Takes no more work: it has left, or cannot reach the store.
     pub away: AtomicBool,
     /// Takes no work now: it is remote and not connected.
     pub absent: AtomicBool,
-    pub left: AtomicBool,
+    pub has_left: AtomicBool,
 }
 
 impl Worker {
     pub fn new(profile: WorkerProfile, now: Timestamp) -> Worker {
-        let heard_at = profile.is_remote.then(|| Mutex::new(now));
+        let last_seen_at = profile.is_remote.then(|| Mutex::new(now));
         Worker {
-            heard_at,
-            fell_silent: Notify::new(),
+            last_seen_at,
+            lease_expired: Notify::new(),
             profile,
             runs: Arc::default(),
             tasks: Arc::default(),
@@ -82,10 +82,10 @@ impl Worker {
             held: HeldTasks::default(),
             session: Mutex::new(Session::new(now)),
             leases: UnknownLeases::default(),
-            seats: AtomicUsize::new(0),
+            permits: AtomicUsize::new(0),
             away: AtomicBool::new(false),
             absent: AtomicBool::new(false),
-            left: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
         }
     }
 
@@ -100,7 +100,7 @@ impl Worker {
 
     /// Returns how long a remote worker has been silent.
     pub fn silence(&self, now: Timestamp) -> Duration {
-        self.heard_at.as_ref().map_or(Duration::ZERO, |heard_at| now.since(*lock(heard_at)))
+        self.last_seen_at.as_ref().map_or(Duration::ZERO, |last_seen_at| now.since(*lock(last_seen_at)))
     }
 
     pub fn is_silent(&self, now: Timestamp, lease: Duration) -> bool {
@@ -112,23 +112,23 @@ impl Worker {
         !self.away.load(Ordering::SeqCst) && !self.absent.load(Ordering::SeqCst)
     }
 
-    pub fn seats_taken(&self) -> usize {
-        self.seats.load(Ordering::SeqCst)
+    pub fn permits_taken(&self) -> usize {
+        self.permits.load(Ordering::SeqCst)
     }
 
     pub fn has_room(&self) -> bool {
-        self.seats.load(Ordering::SeqCst) < self.profile.runs_max
+        self.permits.load(Ordering::SeqCst) < self.profile.runs_max
     }
 
     /// Takes up to `count` permits (W2).
-    pub fn take_seats(self: &Arc<Worker>, count: usize) -> Vec<Permit> {
+    pub fn take_permits(self: &Arc<Worker>, count: usize) -> Vec<Permit> {
         let mut taken = 0;
         let take = |used: usize| {
             taken = self.profile.runs_max.saturating_sub(used).min(count);
             Some(used + taken)
         };
         // The closure always returns `Some`, so the update cannot fail.
-        let _ = self.seats.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
+        let _ = self.permits.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
         (0..taken).map(|_| Permit { worker: self.clone() }).collect()
     }
 }
@@ -146,7 +146,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.worker.seats.fetch_sub(1, Ordering::SeqCst);
+        self.worker.permits.fetch_sub(1, Ordering::SeqCst);
         self.worker.runs.wake_if_wanted();
     }
 }
@@ -175,8 +175,8 @@ impl Workers {
         let (namespace, kind, version) = (&run.key.namespace, &run.started.kind, &run.started.version);
         let all = read(&self.all);
         let able = all.iter().filter(|worker| worker.knows_kind(namespace, kind, version) && worker.takes_work());
-        let worker = able.min_by_key(|worker| worker.seats.load(Ordering::SeqCst))?;
-        Some((worker.clone(), worker.take_seats(1).pop()?))
+        let worker = able.min_by_key(|worker| worker.permits.load(Ordering::SeqCst))?;
+        Some((worker.clone(), worker.take_permits(1).pop()?))
     }
 
     /// Returns a worker that takes work and has code for the run, however busy it is.

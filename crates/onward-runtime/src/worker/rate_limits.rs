@@ -162,7 +162,7 @@ impl ClosedLimits {
     /// Returns for how long a kind is rate-limited for workers that declare this key.
     pub fn closed_for(&self, namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> Option<Duration> {
         let until = lock(&self.0).get(&RateLimitKey::of(namespace, kind, limit))?.until;
-        Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+        Some(until.saturating_duration_since(Instant::now())).filter(|remaining| !remaining.is_zero())
     }
 
     /// Returns the time until more tasks may be released for a key that is limited, or was until a moment ago.
@@ -196,9 +196,9 @@ impl Runtime {
     pub async fn list_rate_limits(&self, namespace: &Namespace) -> Vec<RateLimit> {
         let (now, mut found) = (self.clock().now(), BTreeMap::new());
         for (kind, limit) in self.kinds_with_limits(namespace).await {
-            if let Some(left) = self.hub().closed.closed_for(namespace, &kind, limit.as_ref()) {
+            if let Some(remaining) = self.hub().closed.closed_for(namespace, &kind, limit.as_ref()) {
                 let until = found.entry(kind).or_insert(now);
-                *until = (*until).max(now.after(left));
+                *until = (*until).max(now.after(remaining));
             }
         }
         found.into_iter().map(|(kind, until)| RateLimit { kind, until }).collect()

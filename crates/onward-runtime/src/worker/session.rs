@@ -19,7 +19,7 @@ use crate::worker::profile::Worker;
 
 pub(crate) struct Session {
     /// When the last answered heartbeat was sent. Times here are monotonic, so that setting the clock has no effect.
-    heard_at: Timestamp,
+    last_seen_at: Timestamp,
     next_beat: Timestamp,
     /// The store has acknowledged the worker before: only then can it have forgotten it.
     met: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub fn new(now: Timestamp) -> Session {
-        Session { heard_at: now, next_beat: now, met: false }
+        Session { last_seen_at: now, next_beat: now, met: false }
     }
 
     /// Sets when the next heartbeat is due.
@@ -55,16 +55,16 @@ impl Runtime {
                 let lease = self.options().lease;
                 // A remote worker's session is extended up to its lease since the last sign of life, not since this check
                 // (F13).
-                match lease.checked_sub(worker.silence(self.clock().steady())).filter(|left| !left.is_zero()) {
-                    Some(left) => {
-                        self.beat_session(worker, left).await;
-                        self.beat_tasks(worker, left).await;
+                match lease.checked_sub(worker.silence(self.clock().steady())).filter(|remaining| !remaining.is_zero()) {
+                    Some(remaining) => {
+                        self.beat_session(worker, remaining).await;
+                        self.beat_tasks(worker, remaining).await;
                     }
                     None => {
                         if !worker.away.swap(true, Ordering::SeqCst) {
                             self.lose_runs(worker);
                         }
-                        worker.fell_silent.notify_waiters();
+                        worker.lease_expired.notify_waiters();
                     }
                 }
             }
@@ -73,9 +73,9 @@ impl Runtime {
         Some(self.clock().now().after(next.since(self.clock().steady())))
     }
 
-    async fn beat_session(&self, worker: &Arc<Worker>, left: Duration) {
-        let (lease, asked_at) = (self.options().lease, self.clock().steady());
-        let beat = self.store().heartbeat(worker.profile.id.clone(), left);
+    async fn beat_session(&self, worker: &Arc<Worker>, remaining: Duration) {
+        let (lease, requested_at) = (self.options().lease, self.clock().steady());
+        let beat = self.store().heartbeat(worker.profile.id.clone(), remaining);
         let known = match tokio::time::timeout(lease / 3, beat).await {
             Ok(Ok(known)) => Some(known),
             Ok(Err(_)) | Err(_) => None,
@@ -83,13 +83,13 @@ impl Runtime {
         let mut session = lock(&worker.session);
         match known {
             Some(known) => {
-                session.heard_at = asked_at;
+                session.last_seen_at = requested_at;
                 let forgotten = std::mem::replace(&mut session.met, true) && !known;
                 drop(session);
                 if forgotten {
                     self.lose_runs(worker);
                 }
-                let came_back = worker.away.swap(worker.left.load(Ordering::SeqCst), Ordering::SeqCst);
+                let came_back = worker.away.swap(worker.has_left.load(Ordering::SeqCst), Ordering::SeqCst);
                 if came_back {
                     worker.runs.want();
                     worker.tasks.want();
@@ -98,7 +98,7 @@ impl Runtime {
             None => {
                 let now = self.clock().steady();
                 session.next_beat = now.after(lease / 12);
-                let silent = now.since(session.heard_at) >= lease * 2 / 3;
+                let silent = now.since(session.last_seen_at) >= lease * 2 / 3;
                 drop(session);
                 if silent && !worker.away.swap(true, Ordering::SeqCst) {
                     self.lose_runs(worker);

@@ -79,10 +79,10 @@ impl Runtime {
     }
 
     async fn compare_leases(&self, worker: &Arc<Worker>) -> Result<(), StoreError> {
-        let asked = *lock(&worker.leases.compare_at);
+        let before = *lock(&worker.leases.compare_at);
         self.plan_comparison(worker);
         let again = |error| {
-            *lock(&worker.leases.compare_at) = asked;
+            *lock(&worker.leases.compare_at) = before;
             error
         };
         let leases = self.store().list_leases(worker.profile.id.clone()).await.map_err(again)?;
@@ -90,7 +90,7 @@ impl Runtime {
         // Checked after the reply: a claim that ended before has created its slots, and one that began later is not in the
         // reply.
         if inboxes.is_claiming() {
-            *lock(&worker.leases.compare_at) = asked;
+            *lock(&worker.leases.compare_at) = before;
             return Ok(());
         }
         for (key, epoch) in leases {

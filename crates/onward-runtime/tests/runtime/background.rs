@@ -43,7 +43,7 @@ async fn a_timer_fires_at_its_time_and_not_with_the_fallback() {
     let worker = runtime.join_worker(profile("w", 10));
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     runtime.start_run(start("r")).await.unwrap();
-    let held = Held::of(&worker.next_runs(1).await[0]);
+    let held = HeldRun::of(&worker.next_runs(1).await[0]);
     let due = clock.now().after(Duration::from_millis(123));
     runtime.store().commit(held.draft(onward_core::Index(0), vec![timer(0, due)])).await.unwrap();
     let mut watch = runtime.watch_run(&key("r")).await.unwrap();
@@ -60,7 +60,7 @@ async fn news_are_carried_at_once() {
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     let begun = clock.now();
     runtime.start_run(start("p")).await.unwrap();
-    let held = Held::of(&worker.next_runs(1).await[0]);
+    let held = HeldRun::of(&worker.next_runs(1).await[0]);
     let events = vec![child(0, "c", OnParentClose::Cancel)];
     runtime.store().commit(held.draft(onward_core::Index(0), events)).await.unwrap();
     let run = worker.next_runs(1).await.remove(0);
@@ -73,7 +73,7 @@ async fn a_worker_is_kept_known_and_a_silent_one_is_not() {
     let background = runtime.spawn();
     let worker = runtime.join_worker(profile("w", 10));
     runtime.start_run(start("r")).await.unwrap();
-    let held = Held::of(&worker.next_runs(1).await[0]);
+    let held = HeldRun::of(&worker.next_runs(1).await[0]);
     let diary = open_diary(&worker, &held);
     tokio::time::sleep(seconds(300)).await;
     assert_eq!((runtime.read_head(&key("r")).await.unwrap().status, diary.lost()), (Status::Running, 0));
@@ -92,7 +92,7 @@ async fn heartbeats_go_on_while_housekeeping_is_stuck() {
     tokio::time::sleep(seconds(2)).await;
     let _never = store.stall_once("expire", crate::faulty::When::Before);
     runtime.start_run(start("r")).await.unwrap();
-    let diary = open_diary(&worker, &Held::of(&worker.next_runs(1).await[0]));
+    let diary = open_diary(&worker, &HeldRun::of(&worker.next_runs(1).await[0]));
     tokio::time::sleep(seconds(300)).await;
     assert!(store.calls("heartbeat") >= 29);
     assert_eq!(diary.lost(), 0);

@@ -20,7 +20,7 @@ const STRIKES: [(&str, When); 8] = [
 ];
 
 /// Returns a parent that a worker holds, with a child `c` requested at call id 0.
-async fn parent(kit: &Kit, policy: OnParentClose) -> Held {
+async fn parent(kit: &Kit, policy: OnParentClose) -> HeldRun {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "p").await;
     kit.commit(&mut held, vec![child(0, "c", policy)]).await;
@@ -28,7 +28,7 @@ async fn parent(kit: &Kit, policy: OnParentClose) -> Held {
     held
 }
 
-async fn take_child(kit: &Kit) -> Held {
+async fn take_child(kit: &Kit) -> HeldRun {
     let worker = kit.worker("child worker");
     let held = kit.next_held(&worker).await;
     assert_eq!(held.key, key("c"));
@@ -167,7 +167,7 @@ async fn a_signal_that_nobody_can_take_is_counted_and_finished() {
     held = kit.next_held(&worker).await;
     kit.commit(&mut held, vec![sent(0, "closed"), sent(1, "nobody")]).await;
     let tick = kit.runtime.tick().await;
-    assert_eq!((tick.did.news_undeliverable, tick.did.news_delivered), (2, 0));
+    assert_eq!((tick.did.messages_undeliverable, tick.did.messages_delivered), (2, 0));
     assert_eq!(kit.runtime.counts().signals_dropped.value(), 2, "D3");
     kit.settle().await;
     assert_eq!(kit.log("closed").await, ["run_started", "terminate_requested"]);
@@ -184,7 +184,7 @@ async fn one_receiver_that_must_wait_does_not_hold_up_the_others() {
     kit.commit(&mut held, vec![sent(0, "a"), sent(1, "b"), sent(2, "c")]).await;
     kit.store.fail_once("append_input", When::Before);
     let tick = kit.runtime.tick().await;
-    assert_eq!((tick.did.news_delivered, tick.error.unwrap().code()), (2, "store_unavailable"));
+    assert_eq!((tick.did.messages_delivered, tick.error.unwrap().code()), (2, "store_unavailable"));
     kit.settle().await;
     for id in ["a", "b", "c"] {
         assert_eq!(kit.log(id).await, ["run_started", "signal_received"]);
@@ -198,7 +198,7 @@ async fn very_many_news_go_in_several_passes_of_one_tick() {
     let mut held = kit.start_held(&worker, "p").await;
     kit.start("q").await;
     kit.commit(&mut held, (0..500).map(|call_id| sent(call_id, "q")).collect()).await;
-    assert_eq!(kit.runtime.tick().await.did.news_delivered, 500);
+    assert_eq!(kit.runtime.tick().await.did.messages_delivered, 500);
     assert!(kit.store.calls("deliveries") >= 4);
     let records = kit.runtime.read_log(&key("q"), None, Index(1), 1_000).await.unwrap();
     let ids = records.iter().map(|record| match &record.events[0] {

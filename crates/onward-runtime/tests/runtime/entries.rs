@@ -26,7 +26,7 @@ async fn conversation(kit: &Kit, generations: u32) -> Vec<Hash> {
             depth: u64::from(number) + 1,
             kept: Vec::new(),
             keys: Vec::new(),
-            left: Vec::new(),
+            abandoned_children: Vec::new(),
             handoff: None,
             tally: None,
         };

@@ -233,7 +233,7 @@ impl Store for FaultyStore {
         self.through("read_since", self.memory.read_since(known))
     }
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
-        self.hint(Change::Told { message: &message });
+        self.hint(Change::Broadcast { message: &message });
         self.through("broadcast", Box::pin(std::future::ready(Ok(()))))
     }
     fn is_shared(&self) -> bool {

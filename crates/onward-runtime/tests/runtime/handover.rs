@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
 use onward_core::{Payload, Status};
-use onward_runtime::{PendingReason, StartRequest};
+use onward_runtime::{BlockReason, StartRequest};
 use onward_store::{MemoryStore, Store};
 
 use crate::faulty::{Happening, When};
@@ -77,7 +77,7 @@ async fn a_full_worker_gets_the_rest_when_it_has_room() {
     for id in ["a", "b", "c", "d"] {
         kit.start(id).await;
     }
-    let runs: Vec<Held> = worker.next_runs(8).await.iter().map(Held::of).collect();
+    let runs: Vec<HeldRun> = worker.next_runs(8).await.iter().map(HeldRun::of).collect();
     assert_eq!(runs.len(), 2);
     assert_eq!(kit.head("c").await.status, Status::Pending);
     assert!(waits(worker.next_runs(8)).await);
@@ -123,7 +123,7 @@ async fn inputs_between_the_claim_and_its_answer_are_kept() {
     let runs = worker.next_runs(1).await;
     assert_eq!(runs[0].records.as_ref().unwrap().len(), 2);
     kit.runtime.signal_run(&key("r"), signal("x")).await.unwrap();
-    assert_eq!(open_diary(&worker, &Held::of(&runs[0])).indexes(), [2, 3]);
+    assert_eq!(open_diary(&worker, &HeldRun::of(&runs[0])).indexes(), [2, 3]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +136,7 @@ async fn a_claim_among_too_many_inputs_leaves_the_log_to_be_read() {
     let runs = worker.next_runs(1).await;
     assert_eq!(runs[0].records, None);
     kit.runtime.signal_run(&key("r"), signal("x")).await.unwrap();
-    assert_eq!(open_diary(&worker, &Held::of(&runs[0])).indexes(), [5_001]);
+    assert_eq!(open_diary(&worker, &HeldRun::of(&runs[0])).indexes(), [5_001]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +166,7 @@ async fn the_next_generation_is_not_pushed_into_the_old_ones_inbox() {
     assert_eq!((runs[0].head.generation, runs[0].records.as_ref().unwrap().len()), (1, 4));
     worker.close_inbox(&held.key, held.epoch);
     kit.runtime.signal_run(&key("r"), signal("x")).await.unwrap();
-    assert_eq!(open_diary(&worker, &Held::of(&runs[0])).indexes(), [4], "closing the old one leaves the new one");
+    assert_eq!(open_diary(&worker, &HeldRun::of(&runs[0])).indexes(), [4], "closing the old one leaves the new one");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +191,7 @@ async fn a_start_whose_answer_was_lost_is_worked_on_all_the_same() {
     kit.store.fail_once("start_run", When::After);
     refused(kit.runtime.start_run(start("r")).await, "store_unavailable");
     assert_eq!(worker.next_runs(1).await[0].head.key, key("r"));
-    let diary = open_diary(&worker, &Held { epoch: kit.head("r").await.epoch, ..held_key("r") });
+    let diary = open_diary(&worker, &HeldRun { epoch: kit.head("r").await.epoch, ..held_key("r") });
     kit.runtime.signal_run(&key("r"), signal("x")).await.unwrap();
     assert_eq!((diary.indexes(), diary.lost()), (vec![1], 0));
 }
@@ -271,8 +271,8 @@ async fn leases_of_a_shared_store_are_compared_at_times() {
     assert_eq!(tokio::time::timeout(seconds(5), worker.next_runs(1)).await.unwrap()[0].head.key, key("r"));
 }
 
-fn held_key(id: &str) -> Held {
-    Held { key: key(id), generation: 0, epoch: onward_core::Epoch(0), n: 0 }
+fn held_key(id: &str) -> HeldRun {
+    HeldRun { key: key(id), generation: 0, epoch: onward_core::Epoch(0), n: 0 }
 }
 
 /// The start is given up before it reaches the store, and reaches it later.
@@ -422,13 +422,15 @@ async fn a_start_that_is_given_up_and_made_again_is_worked_on() {
 async fn a_pending_run_says_whether_anybody_could_take_it() {
     let kit = Kit::new();
     let head = kit.runtime.start_run(start("r")).await.unwrap().head;
-    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::NoCompatibleWorker));
+    assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::NoWorker));
     let worker = kit.worker("w");
-    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::Queued));
+    assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::Queued));
+    let blocker = kit.runtime.blocked_on(&key("r")).await.unwrap().remove(0);
+    assert_eq!((blocker.task, &blocker.kind, blocker.why), (None, &head.kind, BlockReason::Queued));
     assert_eq!(worker.next_runs(1).await.len(), 1);
     let head = kit.runtime.read_head(&key("r")).await.unwrap();
-    assert_eq!((head.status, kit.runtime.why_pending(&head)), (Status::Running, None));
+    assert_eq!((head.status, kit.runtime.pending_reason(&head).await), (Status::Running, None));
     drop(worker);
     let head = kit.runtime.start_run(start("s")).await.unwrap().head;
-    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::NoCompatibleWorker));
+    assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::NoWorker));
 }

@@ -52,31 +52,31 @@ impl Kit {
     }
 
     /// Starts a run and claims it for `worker`.
-    pub async fn start_held(&self, worker: &LocalConnection, id: &str) -> Held {
+    pub async fn start_held(&self, worker: &LocalConnection, id: &str) -> HeldRun {
         self.start(id).await;
         self.next_held(worker).await
     }
 
-    pub async fn next_held(&self, worker: &LocalConnection) -> Held {
+    pub async fn next_held(&self, worker: &LocalConnection) -> HeldRun {
         let mut runs = worker.next_runs(1).await;
         // Let the next claim, which this call started, end before the test continues.
         tokio::task::yield_now().await;
-        Held::of(&runs.remove(0))
+        HeldRun::of(&runs.remove(0))
     }
 
     /// Commits `events` with a horizon that covers the whole log.
-    pub async fn commit(&self, held: &mut Held, events: Vec<Event>) -> Committed {
+    pub async fn commit(&self, held: &mut HeldRun, events: Vec<Event>) -> Committed {
         self.try_commit(held, events).await.unwrap()
     }
 
-    pub async fn try_commit(&self, held: &mut Held, events: Vec<Event>) -> Result<Committed, StoreError> {
+    pub async fn try_commit(&self, held: &mut HeldRun, events: Vec<Event>) -> Result<Committed, StoreError> {
         let head = self.head(held.key.id.as_str()).await;
         let committed = self.runtime.store().commit(held.draft(Index(head.next_index.0 - 1), events)).await?;
         held.n += 1;
         Ok(committed)
     }
 
-    pub async fn complete(&self, held: &mut Held) {
+    pub async fn complete(&self, held: &mut HeldRun) {
         self.commit(held, vec![completed()]).await;
     }
 
@@ -113,17 +113,17 @@ impl Kit {
 }
 
 /// A run that a worker has claimed.
-pub struct Held {
+pub struct HeldRun {
     pub key: RunKey,
     pub generation: u32,
     pub epoch: Epoch,
     pub n: u64,
 }
 
-impl Held {
-    pub fn of(run: &ClaimedRun) -> Held {
+impl HeldRun {
+    pub fn of(run: &ClaimedRun) -> HeldRun {
         let head = &run.head;
-        Held { key: head.key.clone(), generation: head.generation, epoch: head.epoch, n: head.next_commit }
+        HeldRun { key: head.key.clone(), generation: head.generation, epoch: head.epoch, n: head.next_commit }
     }
 
     pub fn draft(&self, horizon: Index, events: Vec<Event>) -> Commit {
@@ -137,7 +137,7 @@ impl Held {
             events,
             waits: true,
             end_over_unread: false,
-            is_standing: false,
+            is_while_paused: false,
             carries: Default::default(),
         }
     }
@@ -173,7 +173,7 @@ impl Inbox for Diary {
     }
 }
 
-pub fn open_diary(worker: &LocalConnection, held: &Held) -> Arc<Diary> {
+pub fn open_diary(worker: &LocalConnection, held: &HeldRun) -> Arc<Diary> {
     let diary = Arc::new(Diary::default());
     worker.open_inbox(&held.key, held.epoch, diary.clone());
     diary

@@ -2,7 +2,7 @@
 
 use onward_core::task::TaskOptions;
 use onward_core::{Namespace, RunKey};
-use onward_runtime::{LocalConnection, PendingReason, Runtime, RuntimeError, StartRequest, WorkerProfile};
+use onward_runtime::{BlockReason, LocalConnection, Runtime, RuntimeError, StartRequest, WorkerProfile};
 
 use crate::kit::*;
 
@@ -72,7 +72,7 @@ async fn a_worker_of_another_namespace_is_no_compatible_worker() {
     let kit = Kit::new();
     let theirs = join(&kit.runtime, "v", other());
     let head = kit.start("r").await;
-    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::NoCompatibleWorker));
+    assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::NoWorker));
     let asked = kit.runtime.query_run(&key("r"), name("sum"), text("")).await;
     assert!(matches!(asked, Err(RuntimeError::NoCompatibleWorker { .. })), "{asked:?}");
     assert!(waits(theirs.next_questions()).await);

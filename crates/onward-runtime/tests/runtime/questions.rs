@@ -21,7 +21,7 @@ fn by(caller: &str) -> CallContext {
     CallContext { caller: Some(caller.to_owned()), ..CallContext::default() }
 }
 
-async fn asking(events: Vec<onward_core::Event>) -> (Kit, LocalConnection, Held) {
+async fn asking(events: Vec<onward_core::Event>) -> (Kit, LocalConnection, HeldRun) {
     let kit = Kit::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;

@@ -10,7 +10,7 @@ use onward_store::TaskQuery;
 use crate::faulty::When;
 use crate::kit::*;
 
-async fn scheduled(options: TaskOptions) -> (Kit, LocalConnection, Held) {
+async fn scheduled(options: TaskOptions) -> (Kit, LocalConnection, HeldRun) {
     let kit = Kit::new();
     let worker = kit.worker("w");
     kit.runtime.tick().await;
@@ -273,9 +273,10 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
     let quarantined = TaskQuery { state: Some(TaskState::Quarantined), ..TaskQuery::default() };
     let listed = kit.runtime.store().list_tasks(quarantined).await.unwrap();
     let id = CallRef::from(listed[0].id.clone());
-    let told = kit.runtime.blocked_on(&key("r")).await.unwrap();
+    let mut told = kit.runtime.blocked_on(&key("r")).await.unwrap();
+    told.retain(|blocker| blocker.task.is_some());
     assert_eq!(
-        (told.len(), CallRef::from(told[0].task.clone()), told[0].why, told[0].lost_workers),
+        (told.len(), CallRef::from(told[0].task.clone().unwrap()), told[0].why, told[0].lost_workers),
         (1, id.clone(), BlockReason::Quarantined, 6)
     );
     let (since, until) = (told[0].since.unwrap(), told[0].until);

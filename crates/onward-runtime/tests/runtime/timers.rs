@@ -8,7 +8,7 @@ use onward_store::{Change, Clock, Listener, Store};
 
 use crate::kit::*;
 
-async fn sleeping(kit: &Kit, span: std::time::Duration) -> Held {
+async fn sleeping(kit: &Kit, span: std::time::Duration) -> HeldRun {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     kit.commit(&mut held, vec![timer(0, kit.clock.now().after(span))]).await;
@@ -111,7 +111,7 @@ async fn ten_thousand_due_timers_fire_in_bounded_passes_oldest_first() {
         // Due in another order than they were started in.
         let due = begun.after(std::time::Duration::from_millis((number as u64 * 7_919) % count));
         let events = vec![timer(0, due)];
-        kit.runtime.store().commit(Held::of(run).draft(onward_core::Index(0), events)).await.unwrap();
+        kit.runtime.store().commit(HeldRun::of(run).draft(onward_core::Index(0), events)).await.unwrap();
     }
     let fired = Arc::new(Fired::default());
     kit.store.memory.subscribe(fired.clone());

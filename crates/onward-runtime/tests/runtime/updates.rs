@@ -70,7 +70,7 @@ async fn an_update_that_went_along_is_answered_by_the_generation_that_has_it_the
             let mut commit = held.draft(Index(kit.head("r").await.next_index.0 - 1), vec![continued()]);
             commit.carries.updates = vec![u1.clone()];
             kit.runtime.store().commit(commit).await.unwrap();
-            held = Held::of(&worker.next_runs(1).await.remove(0));
+            held = HeldRun::of(&worker.next_runs(1).await.remove(0));
         }
         tokio::task::yield_now().await;
         kit.commit(&mut held, vec![answer("u1")]).await;

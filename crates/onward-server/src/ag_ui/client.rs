@@ -27,21 +27,21 @@ impl KnownMessages {
     /// Finds the ids that the client uses for entries: in their order, by the id that a user gave, otherwise by equal content.
     pub fn recognize(&self, conversation: &[EntryContent], names: &mut BTreeMap<Hash, String>) {
         let mut known = self.came_with.iter();
-        for said in conversation {
-            let ours = said.role.as_str();
+        for entry in conversation {
+            let ours = entry.role.as_str();
             // A caller's `system` message is not an instruction of the agent loop; its entry has another role.
-            let is_role = |role: &Value| match &said.reported_as {
+            let is_role = |role: &Value| match &entry.reported_as {
                 Some(reported_as) => role == reported_as.as_str(),
                 None => role == ours || (role == "system" && ours == "developer"),
             };
-            let is_same = |message: &Value| match said.id.as_ref().filter(|_| ours == "user") {
+            let is_same = |message: &Value| match entry.id.as_ref().filter(|_| ours == "user") {
                 Some(id) => message["id"] == id.as_str(),
-                None => says_the_same(message, said),
+                None => is_same_message(message, entry),
             };
             let mut rest = known.clone();
             let found = rest.find(|message| is_role(&message["role"]) && is_same(message));
             if let Some(id) = found.and_then(|message| message["id"].as_str()) {
-                names.entry(said.entry).or_insert_with(|| id.to_owned());
+                names.entry(entry.entry).or_insert_with(|| id.to_owned());
                 known = rest;
             }
         }
@@ -76,17 +76,17 @@ impl KnownMessages {
     }
 }
 
-fn says_the_same(message: &Value, said: &EntryContent) -> bool {
+fn is_same_message(message: &Value, entry: &EntryContent) -> bool {
     let content = match &message["content"] {
         Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
         content => content.as_str().unwrap_or_default().to_owned(),
     };
     if message["role"] == "tool" {
-        return said.results.iter().any(|(call, _)| message["toolCallId"] == call.as_str());
+        return entry.results.iter().any(|(call, _)| message["toolCallId"] == call.as_str());
     }
     let calls = message["toolCalls"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let has_calls = calls.iter().map(|call| call["id"].as_str()).eq(said.calls.iter().map(|(id, ..)| Some(id.as_str())));
-    content == said.text && (message["role"] != "assistant" || has_calls)
+    let has_calls = calls.iter().map(|call| call["id"].as_str()).eq(entry.calls.iter().map(|(id, ..)| Some(id.as_str())));
+    content == entry.text && (message["role"] != "assistant" || has_calls)
 }
 
 #[cfg(test)]

@@ -119,10 +119,10 @@ impl UserMessage {
     }
 
     /// Returns whether an entry is this message: it has the same id, or no id and the same text.
-    pub fn is_said_by(&self, said: &EntryContent) -> bool {
-        match &said.id {
+    pub fn matches_entry(&self, entry: &EntryContent) -> bool {
+        match &entry.id {
             Some(id) => *id == self.id,
-            None => said.text.trim() == self.text.trim(),
+            None => entry.text.trim() == self.text.trim(),
         }
     }
 

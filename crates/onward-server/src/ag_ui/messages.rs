@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::conversation::{Entry, EntryCursor, reported_text};
-use onward_core::stream::EntrySaid;
+use onward_core::stream::StreamEntry;
 use onward_core::{Hash, Name, RunKey};
 use onward_runtime::{ENTRIES_MAX, EntryQuery, Runtime, RuntimeError};
 use serde_json::{Value, json};
@@ -18,32 +18,32 @@ pub(super) async fn conversation(
     leaf: Option<Hash>,
     mut room: Room,
 ) -> Result<Vec<EntryContent>, RuntimeError> {
-    let (mut said, mut is_answered) = (Vec::new(), false);
+    let (mut found, mut is_answered) = (Vec::new(), false);
     let mut next = leaf.map(EntryCursor::from);
     // The latest page comes first; only one page is in memory at a time.
-    while let Some(leaf) = next.filter(|_| said.len() < ENTRIES_MAX) {
-        let query = EntryQuery { leaf: Some(leaf), before: None, limit: ENTRIES_MAX - said.len() };
+    while let Some(leaf) = next.filter(|_| found.len() < ENTRIES_MAX) {
+        let query = EntryQuery { leaf: Some(leaf), before: None, limit: ENTRIES_MAX - found.len() };
         let page = runtime.read_entries(key, query).await?;
         for entry in page.entries.iter().rev() {
             is_answered |= matches!(entry.role.as_str(), "assistant" | "tool");
-            let said_now =
+            let content =
                 if is_answered { EntryContent::read(entry, &mut room) } else { EntryContent::read(entry, &mut Room::endless()) };
-            said.push(said_now);
+            found.push(content);
         }
         next = page.before;
     }
-    said.reverse();
-    Ok(said)
+    found.reverse();
+    Ok(found)
 }
 
 /// Reads one entry.
 pub(super) async fn entry(
     runtime: &Runtime,
     key: &RunKey,
-    said: &EntrySaid,
+    position: &StreamEntry,
     mut room: Room,
 ) -> Result<Option<EntryContent>, RuntimeError> {
-    let cursor = EntryCursor { id: said.id, generation: Some(said.generation) };
+    let cursor = EntryCursor { id: position.id, generation: Some(position.generation) };
     let query = EntryQuery { leaf: Some(cursor), before: None, limit: 1 };
     Ok(runtime.read_entries(key, query).await?.entries.pop().map(|entry| EntryContent::read(&entry, &mut room)))
 }
@@ -79,7 +79,7 @@ pub(super) struct EntryContent {
 impl EntryContent {
     pub fn read(entry: &Entry, room: &mut Room) -> EntryContent {
         let content: Value = entry.content.read().unwrap_or_else(|_| Value::String("(not readable here)".to_owned()));
-        let mut said = EntryContent {
+        let mut read = EntryContent {
             entry: entry.id,
             role: entry.role.clone(),
             text: String::new(),
@@ -91,25 +91,25 @@ impl EntryContent {
             reported_as: None,
         };
         match (&content, content["blocks"].as_array(), content["text"].as_str()) {
-            (Value::String(text), ..) => said.text.clone_from(text),
+            (Value::String(text), ..) => read.text.clone_from(text),
             (_, Some(blocks), _) => {
-                blocks.iter().for_each(|block| said.take(block, room));
+                blocks.iter().for_each(|block| read.take(block, room));
                 if blocks.iter().any(parts::is_attachment) {
-                    said.content = parts::content(blocks, room);
+                    read.content = parts::content(blocks, room);
                 }
             }
-            (_, _, Some(text)) => text.clone_into(&mut said.text),
-            _ => said.text = content.to_string(),
+            (_, _, Some(text)) => text.clone_into(&mut read.text),
+            _ => read.text = content.to_string(),
         }
-        if let Some(role) = content["role"].as_str().filter(|_| said.is_of("developer"))
-            && let Some(text) = reported_text(role, &said.text)
+        if let Some(role) = content["role"].as_str().filter(|_| read.is_of("developer"))
+            && let Some(text) = reported_text(role, &read.text)
         {
-            (said.text, said.reported_as) = (text.to_owned(), Some(role.to_owned()));
+            (read.text, read.reported_as) = (text.to_owned(), Some(role.to_owned()));
         }
-        if said.content.is_null() {
-            said.content = Value::String(said.text.clone());
+        if read.content.is_null() {
+            read.content = Value::String(read.text.clone());
         }
-        said
+        read
     }
 
     pub fn is_of(&self, role: &str) -> bool {
@@ -146,35 +146,35 @@ impl EntryContent {
 
 /// Returns the messages of a conversation; `names` has the client's ids of entries.
 pub(super) fn messages(conversation: Vec<EntryContent>, names: &BTreeMap<Hash, String>) -> Vec<Value> {
-    conversation.into_iter().flat_map(|said| message(said, names)).collect()
+    conversation.into_iter().flat_map(|entry| message(entry, names)).collect()
 }
 
 /// `name` of messages that a caller provided as messages of the agent, to distinguish them from real ones.
 const REPORTED: &str = "reported_by_caller";
 
-fn message(said: EntryContent, names: &BTreeMap<Hash, String>) -> Vec<Value> {
-    let id = said.name(names);
-    if let Some(role) = &said.reported_as {
+fn message(entry: EntryContent, names: &BTreeMap<Hash, String>) -> Vec<Value> {
+    let id = entry.name(names);
+    if let Some(role) = &entry.reported_as {
         // A reported result belongs to no call of ours, and clients show results only below their calls.
-        let text = if role == "tool" { format!("A tool reports:\n{}", said.text) } else { said.text };
+        let text = if role == "tool" { format!("A tool reports:\n{}", entry.text) } else { entry.text };
         return vec![json!({"id": id, "role": "assistant", "name": REPORTED, "content": text})];
     }
-    match said.role.as_str() {
-        "user" => vec![json!({"id": id, "role": "user", "content": said.content})],
-        role @ ("system" | "developer") => vec![json!({"id": id, "role": role, "content": said.text})],
+    match entry.role.as_str() {
+        "user" => vec![json!({"id": id, "role": "user", "content": entry.content})],
+        role @ ("system" | "developer") => vec![json!({"id": id, "role": role, "content": entry.text})],
         "assistant" => {
             let mut message = json!({"id": id, "role": "assistant"});
-            if !said.text.is_empty() || said.calls.is_empty() {
-                message["content"] = Value::String(said.text);
+            if !entry.text.is_empty() || entry.calls.is_empty() {
+                message["content"] = Value::String(entry.text);
             }
-            if !said.calls.is_empty() {
-                message["toolCalls"] = said.calls.iter().map(call_of).collect();
+            if !entry.calls.is_empty() {
+                message["toolCalls"] = entry.calls.iter().map(call_of).collect();
             }
             vec![message]
         }
         "tool" => {
-            let report = said.report(&id);
-            let results = said.results.into_iter().enumerate();
+            let report = entry.report(&id);
+            let results = entry.results.into_iter().enumerate();
             let mut messages: Vec<Value> = results
                 .map(|(at, (call, content))| {
                     json!({"id": result_id(&id, at), "role": "tool", "toolCallId": call, "content": content})

@@ -44,9 +44,9 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
         sent = request.input.new_messages();
     }
     if is_there {
-        let not_told = request.not_told().await?;
+        let unsent_messages = request.unsent_messages().await?;
         request.decide().await?;
-        request.tell(&not_told).await?;
+        request.tell(&unsent_messages).await?;
         sent = request.input.new_messages();
     }
     let (events, sink) = sse::channel(&request.server);
@@ -103,7 +103,7 @@ impl AgUiRequest {
 
     /// Returns the messages that the run was not started with. Fails if a message has the id of another one with different
     /// content, as a signal would; otherwise the client would assume that it was delivered.
-    async fn not_told(&self) -> Result<Vec<UserMessage>, Problem> {
+    async fn unsent_messages(&self) -> Result<Vec<UserMessage>, Problem> {
         let messages = self.input.new_messages();
         if messages.is_empty() {
             return Ok(messages);
@@ -111,19 +111,19 @@ impl AgUiRequest {
         let first = self.runtime().read_log(&self.key, Some(0), Index(0), 1).await?;
         let started = first.first().and_then(|record| record.started()).map(|started| Started::read(&started.input));
         let started = started.unwrap_or_default();
-        let said = messages.iter().map(|message| started.says(message)).collect::<Vec<_>>();
-        if let Some((message, _)) = messages.iter().zip(&said).find(|(_, said)| **said == Again::Other) {
+        let seen = messages.iter().map(|message| started.says(message)).collect::<Vec<_>>();
+        if let Some((message, _)) = messages.iter().zip(&seen).find(|(_, seen)| **seen == Again::Other) {
             let what = format!("the message `{}`", message.id);
             return Err(RuntimeError::from(StoreError::IdTaken { key: self.key.clone(), what, index: Index(0) }).into());
         }
-        let mut not_told = Vec::new();
-        for (message, said) in messages.into_iter().zip(said) {
+        let mut unsent_messages = Vec::new();
+        for (message, seen) in messages.into_iter().zip(seen) {
             // The client has messages that were sent outside of AG-UI under the ids of their entries.
-            if said == Again::New && !is_entry(self.runtime(), &self.key, &message.id).await? {
-                not_told.push(message);
+            if seen == Again::New && !is_entry(self.runtime(), &self.key, &message.id).await? {
+                unsent_messages.push(message);
             }
         }
-        Ok(not_told)
+        Ok(unsent_messages)
     }
 
     async fn tell(&self, messages: &[UserMessage]) -> Result<(), Problem> {

@@ -34,9 +34,9 @@ impl Room {
     }
 
     fn take(&mut self, bytes: usize) -> bool {
-        let left = self.0.checked_sub(bytes);
-        self.0 = left.unwrap_or(self.0);
-        left.is_some()
+        let remaining = self.0.checked_sub(bytes);
+        self.0 = remaining.unwrap_or(self.0);
+        remaining.is_some()
     }
 }
 
@@ -47,8 +47,8 @@ pub(super) fn block(part: &Value) -> Option<Value> {
     }
     if part["type"] == "binary" {
         let media_type = part["mimeType"].as_str().unwrap_or("application/octet-stream");
-        let said = |name: &str| part[name].as_str().filter(|value| !value.is_empty());
-        let given = match (said("data"), said("url"), said("id")) {
+        let field = |name: &str| part[name].as_str().filter(|value| !value.is_empty());
+        let given = match (field("data"), field("url"), field("id")) {
             (Some(data), _, _) => json!({"base64": data}),
             (None, Some(url), _) => json!({"url": url}),
             (None, None, hash) => json!({"hash": hash?}), // hash that the upload returned

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::stream::{EntrySaid, Spoken, StreamSaid};
+use onward_core::stream::{Spoken, StreamContent, StreamEntry};
 use onward_core::{CallId, Hash, RunId};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(super) enum TranslatorNeed {
     /// The whole conversation up to [`Translator::leaf`].
     Snapshot,
     /// The content of this entry.
-    Entry(EntrySaid),
+    Entry(StreamEntry),
 }
 
 /// Output of a task so far.
@@ -66,11 +66,11 @@ impl Translator {
         Translator { run: run.to_string(), pending, ..Translator::default() }
     }
 
-    pub fn take(&mut self, said: &StreamSaid, out: &mut Vec<Value>) -> TranslatorNeed {
-        match said {
-            StreamSaid::Spoken(spoken) => self.speak(spoken, out),
-            StreamSaid::AttemptFailed(failed) => out.push(custom("attempt_failed", &json!(failed))),
-            StreamSaid::AttemptReset(reset) => {
+    pub fn take(&mut self, content: &StreamContent, out: &mut Vec<Value>) -> TranslatorNeed {
+        match content {
+            StreamContent::Spoken(spoken) => self.speak(spoken, out),
+            StreamContent::AttemptFailed(failed) => out.push(custom("attempt_failed", &json!(failed))),
+            StreamContent::AttemptReset(reset) => {
                 let key = (reset.generation, reset.task.clone());
                 *self.resets.entry(key.clone()).or_default() += 1;
                 let Some(draft) = self.drafts.get_mut(&key) else { return TranslatorNeed::Nothing };
@@ -80,29 +80,32 @@ impl Translator {
                 out.push(custom("attempt_reset", &json!(reset)));
                 return TranslatorNeed::Snapshot;
             }
-            StreamSaid::TaskEnd(end) => {
+            StreamContent::TaskEnd(end) => {
                 if let Some(mut draft) = self.drafts.remove(&(end.generation, end.task.clone())) {
                     draft.close(out);
                     self.usage.extend(draft.usage());
                     self.whole.push(draft);
                 }
             }
-            StreamSaid::Entry(entry) => {
+            StreamContent::Entry(entry) => {
                 let is_new = self.leaf != Some(entry.id);
                 self.leaf = Some(entry.id);
                 if is_new {
                     return TranslatorNeed::Entry(entry.clone());
                 }
             }
-            StreamSaid::BranchReset(reset) => {
+            StreamContent::BranchReset(reset) => {
                 self.leaf = reset.leaf;
                 return self.begin_again(out);
             }
-            StreamSaid::StreamReset(reset) => {
+            StreamContent::StreamReset(reset) => {
                 self.leaf = reset.leaf;
                 return self.begin_again(out);
             }
-            StreamSaid::ApprovalRequested(_) | StreamSaid::Paused(_) | StreamSaid::Resumed(_) | StreamSaid::End(_) => {}
+            StreamContent::ApprovalRequested(_)
+            | StreamContent::Paused(_)
+            | StreamContent::Resumed(_)
+            | StreamContent::End(_) => {}
         }
         TranslatorNeed::Nothing
     }
@@ -126,22 +129,22 @@ impl Translator {
     }
 
     /// Shows the content of an entry, except for what was streamed already.
-    pub fn show(&mut self, said: &EntryContent, out: &mut Vec<Value>) {
-        match said.role.as_str() {
-            "assistant" => self.show_answer(said, out),
+    pub fn show(&mut self, entry: &EntryContent, out: &mut Vec<Value>) {
+        match entry.role.as_str() {
+            "assistant" => self.show_answer(entry, out),
             "user" => {
-                if let Some(at) = self.pending.iter().position(|message| message.is_said_by(said)) {
-                    self.names.insert(said.entry, self.pending.remove(at).id);
+                if let Some(at) = self.pending.iter().position(|message| message.matches_entry(entry)) {
+                    self.names.insert(entry.entry, self.pending.remove(at).id);
                 }
             }
             "tool" => {
-                let id = said.name(&self.names);
-                for (at, (call, content)) in said.results.iter().enumerate() {
+                let id = entry.name(&self.names);
+                for (at, (call, content)) in entry.results.iter().enumerate() {
                     out.push(json!({
                         "type": "TOOL_CALL_RESULT", "messageId": result_id(&id, at), "toolCallId": call, "content": content, "role": "tool",
                     }));
                 }
-                if let Some((id, text)) = said.report(&id) {
+                if let Some((id, text)) = entry.report(&id) {
                     let mut report = TaskOutput { id, ..TaskOutput::default() };
                     report.take_text(&text, out);
                     report.close(out);
@@ -156,16 +159,16 @@ impl Translator {
         !self.drafts.is_empty()
     }
 
-    fn show_answer(&mut self, said: &EntryContent, out: &mut Vec<Value>) {
-        if let Some(at) = self.whole.iter().position(|draft| draft.text == said.text) {
-            self.names.insert(said.entry, self.whole.remove(at).id); // AG3
+    fn show_answer(&mut self, entry: &EntryContent, out: &mut Vec<Value>) {
+        if let Some(at) = self.whole.iter().position(|draft| draft.text == entry.text) {
+            self.names.insert(entry.entry, self.whole.remove(at).id); // AG3
             return;
         }
-        let id = said.name(&self.names);
+        let id = entry.name(&self.names);
         let mut draft = TaskOutput { reasoning_id: format!("{id}~0"), id, ..TaskOutput::default() };
-        draft.take(&json!({"type": "reasoning", "text": said.reasoning}), out);
-        draft.take(&json!({"type": "text", "text": said.text}), out);
-        for (call, (id, name, arguments)) in said.calls.iter().enumerate() {
+        draft.take(&json!({"type": "reasoning", "text": entry.reasoning}), out);
+        draft.take(&json!({"type": "text", "text": entry.text}), out);
+        for (call, (id, name, arguments)) in entry.calls.iter().enumerate() {
             draft.take(&json!({"type": "tool_call_begin", "call": call, "id": id, "name": name}), out);
             draft.take(&json!({"type": "tool_call_arguments", "call": call, "text": arguments}), out);
         }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
-use onward_core::stream::{EntrySaid, StreamFrame};
+use onward_core::stream::{StreamEntry, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
 use onward_core::{Failure, Hash, Index, Name, Payload, RunId, RunKey, Status};
-use onward_runtime::{BlockReason, Blocker, EntryQuery, PendingReason, RunWatch, Runtime, RuntimeError, WorkerInfo};
+use onward_runtime::{BlockReason, Blocker, EntryQuery, RunWatch, Runtime, RuntimeError, WorkerInfo};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -34,7 +34,7 @@ const WORKER_PATIENCE: Duration = Duration::from_secs(3);
 const LOOK_BELOW: Duration = Duration::from_millis(250);
 
 /// Interval of checks what the run's tasks are blocked on, while there is no output.
-const LOOK_HINDERED: Duration = Duration::from_secs(1);
+const LOOK_BLOCKED: Duration = Duration::from_secs(1);
 
 /// Maximum number of runs below that are checked for activity and for what blocks them; with more, approvals are reported anyway.
 const BELOW_MAX: usize = 100;
@@ -162,7 +162,7 @@ impl AgUiTurn {
             }
             self.flush().await?;
             self.expect_worker(&view).await?;
-            let look = if is_in_task { Some(LOOK_HINDERED) } else { matches!(rest, Rest::Below).then_some(LOOK_BELOW) };
+            let look = if is_in_task { Some(LOOK_BLOCKED) } else { matches!(rest, Rest::Below).then_some(LOOK_BELOW) };
             let looks_at = look.map(|look| Instant::now() + look);
             if !self.wait(&mut watch, looks_at).await? {
                 return Ok(());
@@ -172,7 +172,7 @@ impl AgUiTurn {
 
     /// Fails if no worker has had the run's code for a while. The run continues later; the client is not kept waiting.
     async fn expect_worker(&mut self, view: &RunView) -> Result<(), StreamError> {
-        let is_alone = self.runtime().why_pending_anywhere(&view.head).await == Some(PendingReason::NoCompatibleWorker);
+        let is_alone = self.runtime().pending_reason(&view.head).await == Some(BlockReason::NoWorker);
         let missing =
             if is_alone { Some((view.head.kind.clone(), view.head.version.clone())) } else { self.missing_task(view).await };
         let Some((kind, version)) = missing else {
@@ -191,7 +191,7 @@ impl AgUiTurn {
     async fn show_blocked_on(&mut self, view: &RunView, rest: &Rest) {
         let is_working = matches!(rest, Rest::Busy | Rest::Below) && !self.translator.is_speaking();
         let looks_below = is_working && view.awaits(AwaitedKind::Child);
-        if looks_below && self.looked_below.is_some_and(|looked| looked.elapsed() < LOOK_HINDERED) {
+        if looks_below && self.looked_below.is_some_and(|looked| looked.elapsed() < LOOK_BLOCKED) {
             return;
         }
         self.looked_below = looks_below.then(Instant::now);
@@ -202,7 +202,7 @@ impl AgUiTurn {
             let (one, other) = (&one.blocker, &other.blocker);
             let until = [one, other].map(|blocker| blocker.until.unwrap_or_default());
             let apart = until[0].since(until[1]).max(until[1].since(until[0]));
-            one.task == other.task && one.why == other.why && apart < LOOK_HINDERED
+            one.task == other.task && one.why == other.why && apart < LOOK_BLOCKED
         };
         if found.len() != self.blocked.len() || !found.iter().zip(&self.blocked).all(is_same) {
             self.out.push(custom("blocked_on", &json!({"blocked_on": found})));
@@ -216,7 +216,7 @@ impl AgUiTurn {
         while let Some(view) = open.pop() {
             if view.awaits(AwaitedKind::Task) {
                 let mut blocked_on = self.runtime().blocked_on(&view.head.key).await?;
-                blocked_on.retain(|blocker| matches!(blocker.why, BlockReason::LimitClosed | BlockReason::Quarantined));
+                blocked_on.retain(|blocker| matches!(blocker.why, BlockReason::RateLimited | BlockReason::Quarantined));
                 let (agent, run) = (&view.head.kind, &view.head.key.id);
                 let of_run = |blocker| BlockedTask { agent: agent.clone(), run: run.clone(), blocker };
                 found.extend(blocked_on.into_iter().map(of_run));
@@ -285,7 +285,7 @@ impl AgUiTurn {
     async fn take(&mut self, frames: Vec<StreamFrame>, next: String) -> Result<(), StreamError> {
         for frame in frames {
             let from = self.out.len();
-            let want = self.translator.take(&frame.said, &mut self.out);
+            let want = self.translator.take(&frame.content, &mut self.out);
             self.out[from..].iter().for_each(|event| self.client.hear(event));
             match want {
                 TranslatorNeed::Nothing => {}
@@ -297,10 +297,10 @@ impl AgUiTurn {
         Ok(())
     }
 
-    async fn show_entry(&mut self, said: &EntrySaid) -> Result<(), StreamError> {
-        if let Some(said) = entry(self.runtime(), &self.key, said, self.room()).await? {
+    async fn show_entry(&mut self, position: &StreamEntry) -> Result<(), StreamError> {
+        if let Some(entry) = entry(self.runtime(), &self.key, position, self.room()).await? {
             let from = self.out.len();
-            self.translator.show(&said, &mut self.out);
+            self.translator.show(&entry, &mut self.out);
             self.out[from..].iter().for_each(|event| self.client.hear(event));
         }
         Ok(())
@@ -314,18 +314,18 @@ impl AgUiTurn {
     async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), StreamError> {
         let conversation = conversation(self.runtime(), &self.key, leaf, self.room()).await?;
         self.client.recognize(&conversation, &mut self.translator.names);
-        for said in conversation.iter().filter(|said| said.is_of("user")) {
+        for entry in conversation.iter().filter(|entry| entry.is_of("user")) {
             // The message was sent as a signal or was part of the run's input, and its entry has an id of the agent's own.
-            if let Some(at) = self.translator.pending.iter().position(|message| message.is_said_by(said))
-                && !self.translator.names.contains_key(&said.entry)
+            if let Some(at) = self.translator.pending.iter().position(|message| message.matches_entry(entry))
+                && !self.translator.names.contains_key(&entry.entry)
             {
                 let message = self.translator.pending.remove(at);
-                self.translator.names.insert(said.entry, message.id);
+                self.translator.names.insert(entry.entry, message.id);
             }
         }
         // The client may also know the entry under an id from before.
         let names = &self.translator.names;
-        self.translator.pending.retain(|message| !conversation.iter().any(|said| names.get(&said.entry) == Some(&message.id)));
+        self.translator.pending.retain(|message| !conversation.iter().any(|entry| names.get(&entry.entry) == Some(&message.id)));
         let mut shown = messages(conversation, &self.translator.names);
         let pending = self.translator.pending.iter();
         shown.extend(pending.map(|message| json!({"id": message.id, "role": "user", "content": message.sent()})));

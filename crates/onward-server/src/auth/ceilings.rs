@@ -39,22 +39,22 @@ pub(crate) fn of_namespace(namespace: &Namespace, server: &Server) -> Option<All
 
 /// Returns the budget of a run that the caller starts. Requested limits may exceed the ones that the run's code sets only if the
 /// caller has the scope `operate`. Fails if a requested limit is above the ceiling (CB1).
-pub(crate) async fn of_start(asked: Option<Budget>, by: &Principal, server: &Server) -> Result<Option<Allowance>, Problem> {
+pub(crate) async fn of_start(requested: Option<Budget>, by: &Principal, server: &Server) -> Result<Option<Allowance>, Problem> {
     let ceiling = ceiling(by, server);
-    let asked = asked.unwrap_or_default();
-    check(&asked, &ceiling)?;
+    let requested = requested.unwrap_or_default();
+    check(&requested, &ceiling)?;
     let mut granted = Budget::default();
-    if !asked.is_unlimited() {
+    if !requested.is_unlimited() {
         let may_raise = by.check_also(Scope::Operate, server).await.is_ok();
-        granted = if may_raise { asked } else { granted };
+        granted = if may_raise { requested } else { granted };
     }
-    let limit = ceiling.changed_by(asked);
+    let limit = ceiling.changed_by(requested);
     Ok((!limit.is_unlimited()).then_some(Allowance { limit, granted }))
 }
 
 /// Fails if a run is resumed with a limit above the ceiling (CB1).
-pub(crate) fn check_resume(asked: Option<Budget>, by: &Principal, server: &Server) -> Result<(), Problem> {
-    check(&asked.unwrap_or_default(), &ceiling(by, server))
+pub(crate) fn check_resume(requested: Option<Budget>, by: &Principal, server: &Server) -> Result<(), Problem> {
+    check(&requested.unwrap_or_default(), &ceiling(by, server))
 }
 
 /// Returns the ceiling of a run that continues from a copy; the copy gets the lower limits (CB3).
@@ -66,8 +66,8 @@ fn ceiling(by: &Principal, server: &Server) -> Budget {
     server.options().ceilings.of(&by.namespace).lowered_by(by.caller.budget_max.unwrap_or_default())
 }
 
-fn check(asked: &Budget, ceiling: &Budget) -> Result<(), Problem> {
-    match asked.exceeds(ceiling) {
+fn check(requested: &Budget, ceiling: &Budget) -> Result<(), Problem> {
+    match requested.exceeds(ceiling) {
         Some(what) => Err(RequestError::BudgetTooLarge { what, ceiling: ceiling.to_string() }.into()), // CB1
         None => Ok(()),
     }

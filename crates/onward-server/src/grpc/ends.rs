@@ -43,11 +43,11 @@ pub(super) async fn await_ends(server: Server, scope: Scope, request: HttpReques
         Ok(admitted) => admitted,
         Err(status) => return line.end(&server, None, refuse(status)),
     };
-    let (by, told) = (principal.caller.name.clone(), server.clone());
+    let (by, log_server) = (principal.caller.name.clone(), server.clone());
     let mut grpc =
         tonic::server::Grpc::new(Wire::<EndsFrame, AwaitFrame>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let response = grpc.streaming(StreamCall { server, principal }, request).await.into_response();
-    line.end(&told, by.as_deref(), response)
+    line.end(&log_server, by.as_deref(), response)
 }
 
 impl tonic::server::StreamingService<AwaitFrame> for StreamCall {

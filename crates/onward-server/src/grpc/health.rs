@@ -60,18 +60,18 @@ impl Readiness {
     }
 
     /// Sends every change until the client is gone or the server closes.
-    async fn tell(self, is_known: bool, told: mpsc::Sender<Result<HealthCheckResponse, Status>>) {
+    async fn tell(self, is_known: bool, replies: mpsc::Sender<Result<HealthCheckResponse, Status>>) {
         let mut last = None;
         loop {
             let status = if is_known { self.status().await } else { ServingStatus::ServiceUnknown };
-            if last.replace(status) != Some(status) && told.send(Ok(said(status))).await.is_err() {
+            if last.replace(status) != Some(status) && replies.send(Ok(response(status))).await.is_err() {
                 return;
             }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
-                () = told.closed() => return,
+                () = replies.closed() => return,
                 () = self.server.closed() => {
-                    drop(told.send(Ok(said(ServingStatus::NotServing))).await); // the client may be gone
+                    drop(replies.send(Ok(response(ServingStatus::NotServing))).await); // the client may be gone
                     return;
                 }
             }
@@ -79,7 +79,7 @@ impl Readiness {
     }
 }
 
-fn said(status: ServingStatus) -> HealthCheckResponse {
+fn response(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse { status: status.into() }
 }
 
@@ -89,15 +89,15 @@ impl Health for Readiness {
         if !SERVICES.contains(&request.get_ref().service.as_str()) {
             return Err(Status::not_found("unknown service"));
         }
-        Ok(Response::new(said(self.status().await)))
+        Ok(Response::new(response(self.status().await)))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let (told, heard) = mpsc::channel(1);
+        let (replies, responses) = mpsc::channel(1);
         let is_known = SERVICES.contains(&request.get_ref().service.as_str());
-        tokio::spawn(self.clone().tell(is_known, told));
-        Ok(Response::new(Box::pin(ReceiverStream::new(heard))))
+        tokio::spawn(self.clone().tell(is_known, replies));
+        Ok(Response::new(Box::pin(ReceiverStream::new(responses))))
     }
 }

@@ -38,11 +38,11 @@ pub(super) async fn connect(server: Server, scope: Scope, request: HttpRequest) 
         Ok(admitted) => admitted,
         Err(status) => return line.end(&server, None, refuse(status)),
     };
-    let (by, told) = (principal.caller.name.clone(), server.clone());
+    let (by, log_server) = (principal.caller.name.clone(), server.clone());
     let mut grpc =
         tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let response = grpc.streaming(StreamCall { server, principal }, request).await.into_response();
-    line.end(&told, by.as_deref(), response)
+    line.end(&log_server, by.as_deref(), response)
 }
 
 impl tonic::server::StreamingService<WorkerFrames> for StreamCall {

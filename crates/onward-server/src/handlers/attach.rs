@@ -13,7 +13,7 @@ use onward_runtime::{RunWatch, Runtime, RuntimeError};
 
 use super::external;
 use crate::auth::Pass;
-use crate::http::documents::{LogPosition, Outcome, RunResult, Standstill};
+use crate::http::documents::{LogPosition, Outcome, PauseFrame, RunResult};
 use crate::http::log_page::{self, LogPage};
 use crate::http::problem::Problem;
 use crate::http::sse::{self, NOTHING_NEW, Sink, StreamError, event};
@@ -101,7 +101,7 @@ impl Tail {
             if self.send_events().await? {
                 return Ok(());
             }
-            if self.stands_still().await? {
+            if self.send_pause().await? {
                 return Ok(());
             }
             if !self.wait().await? {
@@ -182,7 +182,7 @@ impl Tail {
     }
 
     /// Returns whether the stream ends here: the reader requested it, the run waits or is paused, and all its events were sent.
-    async fn stands_still(&mut self) -> Result<bool, StreamError> {
+    async fn send_pause(&mut self) -> Result<bool, StreamError> {
         if self.until == Until::End {
             return Ok(false);
         }
@@ -196,7 +196,7 @@ impl Tail {
             return Ok(false);
         }
         let document =
-            Standstill { status: view.head.status.as_str(), awaiting: &view.awaiting, pause: view.pause.as_ref(), next: here };
+            PauseFrame { status: view.head.status.as_str(), awaiting: &view.awaiting, pause: view.pause.as_ref(), next: here };
         let text = serde_json::to_string(&document).expect("documents serialize");
         self.sink.send(event("pause", &text), None).await?;
         Ok(true)

@@ -95,7 +95,7 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
 /// Status that an external engine may set.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Standing {
+enum SettableStatus {
     Running,
     Waiting,
     Completed,
@@ -103,14 +103,14 @@ enum Standing {
     Canceled,
 }
 
-impl From<Standing> for Status {
-    fn from(standing: Standing) -> Status {
-        match standing {
-            Standing::Running => Status::Running,
-            Standing::Waiting => Status::Waiting,
-            Standing::Completed => Status::Completed,
-            Standing::Failed => Status::Failed,
-            Standing::Canceled => Status::Canceled,
+impl From<SettableStatus> for Status {
+    fn from(status: SettableStatus) -> Status {
+        match status {
+            SettableStatus::Running => Status::Running,
+            SettableStatus::Waiting => Status::Waiting,
+            SettableStatus::Completed => Status::Completed,
+            SettableStatus::Failed => Status::Failed,
+            SettableStatus::Canceled => Status::Canceled,
         }
     }
 }
@@ -120,7 +120,7 @@ impl From<Standing> for Status {
 struct StateBody {
     kind: String,
     version: Option<String>,
-    status: Standing,
+    status: SettableStatus,
     data: Option<Box<RawValue>>,
 }
 
@@ -137,7 +137,7 @@ impl StateBody {
 struct SetBody {
     kind: String,
     version: Option<String>,
-    status: Standing,
+    status: SettableStatus,
     data: Option<Box<RawValue>>,
     expected_next_index: Option<u64>,
     append_id: Option<String>,

@@ -74,8 +74,8 @@ pub(crate) async fn readiness(server: &Server) -> Result<Vec<String>, String> {
     if databases.is_empty() {
         return ask_the_store(server).await.map(|()| Vec::new());
     }
-    let told = |database: &DatabaseState| Some(format!("{} is down: {}", database.name, database.down.as_ref()?));
-    let down: Vec<String> = databases.iter().filter_map(told).collect();
+    let describe = |database: &DatabaseState| Some(format!("{} is down: {}", database.name, database.down.as_ref()?));
+    let down: Vec<String> = databases.iter().filter_map(describe).collect();
     if down.len() == databases.len() { Err(down.join("; ")) } else { Ok(down) }
 }
 

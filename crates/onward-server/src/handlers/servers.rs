@@ -30,7 +30,7 @@ pub(crate) fn introduce(clock: &dyn Clock, url: String) -> ServerInfo {
     let id = Name::new(format!("server-{:016x}", new_id::random_u64())).expect("hex digits are a valid name");
     let now = clock.now();
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    ServerInfo { id, url, version, started_at: now, heard_at: now, roster: Vec::new() }
+    ServerInfo { id, url, version, started_at: now, last_seen_at: now, workers: Vec::new() }
 }
 
 /// Announces the server until it closes, then withdraws it.
@@ -40,8 +40,8 @@ pub(crate) async fn announce(server: Server) {
         return;
     }
     loop {
-        let said = own_workers(&server);
-        let own = ServerInfo { roster: said.bytes, ..server.own().clone() };
+        let announced = own_workers(&server);
+        let own = ServerInfo { workers: announced.bytes, ..server.own().clone() };
         tell(&server, store.announce_server(own.clone(), Some(LEASE)).await);
         let until = Instant::now() + PACE;
         loop {
@@ -49,7 +49,7 @@ pub(crate) async fn announce(server: Server) {
                 tell(&server, store.announce_server(own, None).await);
                 return;
             }
-            if Instant::now() >= until || own_workers(&server).who != said.who {
+            if Instant::now() >= until || own_workers(&server).who != announced.who {
                 break;
             }
         }
@@ -78,7 +78,7 @@ documents! {
         url: &'a str = &server.0.url,
         version: &'a str = &server.0.version,
         started_at: Timestamp = server.0.started_at,
-        heard_at: Timestamp = server.0.heard_at,
+        last_seen_at: Timestamp = server.0.last_seen_at,
         /// Is the server that responds.
         is_this: bool = server.1,
     }
@@ -89,8 +89,8 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let server = &request.server;
     let mut servers = server.runtime().store().list_servers().await.map_err(RuntimeError::from)?;
     if !servers.iter().any(|known| known.id == server.own().id) {
-        let heard_at = server.runtime().clock().now();
-        servers.push(ServerInfo { heard_at, ..server.own().clone() });
+        let last_seen_at = server.runtime().clock().now();
+        servers.push(ServerInfo { last_seen_at, ..server.own().clone() });
     }
     Ok(json(StatusCode::OK, &Servers::from((&*servers, &server.own().id))))
 }

@@ -130,7 +130,8 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = request.execute::<verb::ReadTask>(key.clone().into()).await?;
-    let blocked_on = runs::blocked_on(runtime, &key).await?;
+    let mut blocked_on = runs::blocked_on(runtime, &key).await?;
+    blocked_on.retain(|blocker| blocker.task.is_some());
     Ok(json(StatusCode::OK, &TaskDocument::from((&view, &*blocked_on))))
 }
 

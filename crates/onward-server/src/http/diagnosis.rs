@@ -6,7 +6,7 @@
 //! Invariant DG1: a caller without the scope `operate` is shown no diagnosis.
 
 use onward_core::api::Reply;
-use onward_core::stream::StreamSaid;
+use onward_core::stream::StreamContent;
 use onward_core::{Event, Failure, Index, Payload, Record, Timestamp};
 
 use crate::handlers::prelude::*;
@@ -44,7 +44,7 @@ pub(crate) fn hide_in_reply(reply: &mut Reply) {
         }
         Reply::ReadStream(page) => {
             for frame in &mut page.frames {
-                if let StreamSaid::AttemptFailed(failed) = &mut frame.said {
+                if let StreamContent::AttemptFailed(failed) = &mut frame.content {
                     hide(&mut failed.failure);
                 }
             }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::api::{Appended, AppendedEntry, Blocker, DeletedRun, EntryPage, PendingReason, QueueInfo};
+use onward_core::api::{Appended, AppendedEntry, Blocker, DeletedRun, EntryPage, QueueInfo};
 use onward_core::budget::Budget;
 use onward_core::conversation::{Entry, PendingEntry};
 use onward_core::event::{ParentLink, RunPaused};
@@ -86,9 +86,6 @@ documents! {
         /// Absent if the run is shown as of an earlier time.
         #[serde(skip_serializing_if = "Option::is_none")]
         blocked_on: Option<Vec<OneBlocker<'a>>> = None,
-        /// Absent if the run is shown as of an earlier time; null if the run is not pending.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        why_pending: Option<Option<&'static str>> = None,
         state: &'a BTreeMap<Name, Payload> = &view.state,
         outcome: Option<Outcome<'a>> = view.outcome.as_ref().map(Outcome::from),
         undelivered: &'a [Undelivered] = &view.undelivered,
@@ -103,9 +100,9 @@ documents! {
         reset_to: Option<&'a RunId> = view.reset_to.as_ref(),
     }
 
-    /// Reason why a task of a run is blocked.
+    /// Reason why a run or one of its tasks is blocked.
     pub(crate) struct OneBlocker<'a>(blocker: &'a Blocker) {
-        task: String = blocker.task_ref(),
+        task: Option<String> = blocker.task_ref(),
         kind: &'a Name = &blocker.kind,
         why: &'static str = blocker.why.as_str(),
         since: Option<Timestamp> = blocker.since,
@@ -177,9 +174,8 @@ documents! {
 
 impl<'a> View<'a> {
     /// Adds what the run and its tasks are blocked on now.
-    pub fn with(self, blocked_on: &'a [Blocker], why_pending: Option<PendingReason>) -> View<'a> {
-        let why_pending = Some(why_pending.map(PendingReason::as_str));
-        View { why_pending, blocked_on: Some(blocked_on.iter().map(OneBlocker::from).collect()), ..self }
+    pub fn with(self, blocked_on: &'a [Blocker]) -> View<'a> {
+        View { blocked_on: Some(blocked_on.iter().map(OneBlocker::from).collect()), ..self }
     }
 }
 
@@ -323,7 +319,7 @@ pub struct LogPosition {
 
 /// Event for an attached reader when the run waits or is paused.
 #[derive(Serialize)]
-pub struct Standstill<'a> {
+pub struct PauseFrame<'a> {
     pub status: &'static str,
     pub awaiting: &'a [Awaited],
     pub pause: Option<&'a RunPaused>,

@@ -84,8 +84,8 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
             if pass.is_some() {
                 trust.iter().for_each(|trust| trust.set_authenticated(true));
             }
-            let asked = server.clone();
-            let request = Request { server: asked, by: principal, trust, headers, query, id, body, memory: None };
+            let served = server.clone();
+            let request = Request { server: served, by: principal, trust, headers, query, id, body, memory: None };
             let handled = async {
                 if let Some((scope, run)) = acts_on(route, &request)? {
                     let (server, caller) = (request.server.clone(), request.by.caller.clone());
@@ -108,7 +108,7 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
         _ if method.is_safe() => Level::Debug,
         _ => Level::Info,
     };
-    let code = response.extensions().get::<ResponseCode>().map_or("-", |told| told.0);
+    let code = response.extensions().get::<ResponseCode>().map_or("-", |response_code| response_code.0);
     let (id, took) =
         (shown.or_else(|| made(&response)).unwrap_or_default(), format!("{:.1}", begun.elapsed().as_secs_f64() * 1_000.0));
     let by = by.unwrap_or_else(|| "-".to_owned());

@@ -30,10 +30,11 @@ impl Subscriber for EngineEvents {
 
     fn event(&self, event: &Event<'_>) {
         let (Some(to), Some(level)) = (self.0.upgrade(), level(*event.metadata().level())) else { return };
-        let mut said = EventFields::default();
-        event.record(&mut said);
-        let fields: Vec<(&str, &dyn Display)> = said.fields.iter().map(|(name, value)| (*name, value as &dyn Display)).collect();
-        Trace { to: Some(to) }.say(level, &said.message, &fields);
+        let mut recorded = EventFields::default();
+        event.record(&mut recorded);
+        let fields: Vec<(&str, &dyn Display)> =
+            recorded.fields.iter().map(|(name, value)| (*name, value as &dyn Display)).collect();
+        Trace { to: Some(to) }.say(level, &recorded.message, &fields);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

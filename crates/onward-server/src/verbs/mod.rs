@@ -104,8 +104,8 @@ async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallCon
         },
         Call::QueryRun(request) => {
             let unanswered = RuntimeError::Unanswered { key: request.run.clone(), name: request.name.clone() };
-            let asked = runtime.execute(Call::QueryRun(request), context);
-            Ok(tokio::time::timeout(WAIT_MAX, asked).await.unwrap_or(Err(unanswered))?)
+            let query = runtime.execute(Call::QueryRun(request), context);
+            Ok(tokio::time::timeout(WAIT_MAX, query).await.unwrap_or(Err(unanswered))?)
         }
         Call::DecideApproval(request) => decide_approval(server, request, context).await,
         call => Ok(runtime.execute(call, context).await?),

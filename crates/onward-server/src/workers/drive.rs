@@ -48,12 +48,12 @@ impl Sessions {
         by: &Principal,
         worker: WorkerId,
         run: &RunKey,
-        (asked, delivery): (ClaimPurpose, DriveInput),
+        (purpose, delivery): (ClaimPurpose, DriveInput),
     ) -> Result<(ClaimResult, Vec<ServerFrame>), Problem> {
         let key = SessionKey::new(by, &worker);
         let connection = self.open_polled(server, by, hello(worker))?;
         let driven = match self.find(&key) {
-            Some(session) => session.take_up(run, asked, delivery).await,
+            Some(session) => session.take_up(run, purpose, delivery).await,
             None => Err(RuntimeError::from(StoreError::Unavailable { why: "the server is closing".to_owned() })),
         };
         let frames = match &driven {
@@ -92,10 +92,10 @@ impl Session {
     pub async fn take_up(
         self: &Arc<Session>,
         run: &RunKey,
-        asked: ClaimPurpose,
+        purpose: ClaimPurpose,
         delivery: DriveInput,
     ) -> Result<ClaimResult, RuntimeError> {
-        let (head, appended, claimed, why) = match asked {
+        let (head, appended, claimed, why) = match purpose {
             ClaimPurpose::ToDrive => {
                 let ClaimedOne { appended, head, claimed } = self.local().claim_run(run.clone(), delivery).await?;
                 (head, appended, claimed, None)

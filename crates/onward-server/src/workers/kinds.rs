@@ -19,17 +19,17 @@ impl Sessions {
         if self.find(&SessionKey::new(by, &hello.worker)).is_some() {
             return Ok(());
         }
-        let said = said(&by.namespace, hello)?;
-        if said.iter().filter(|kind| kind.says_something()).count() > SCHEMAS_MAX {
+        let schemas = schemas_of(&by.namespace, hello)?;
+        if schemas.iter().filter(|kind| kind.has_schemas()).count() > SCHEMAS_MAX {
             let detail = format!("the worker has schemas for more than {SCHEMAS_MAX} kinds");
             return Err(Problem::new("schema_invalid", detail, None));
         }
-        Ok(runtime.register_kinds(&by.namespace, said).await?)
+        Ok(runtime.register_kinds(&by.namespace, schemas).await?)
     }
 }
 
 /// Returns an entry for every kind and version of the worker, also without schemas.
-fn said(namespace: &Namespace, hello: &Hello) -> Result<Vec<KindSchemas>, Problem> {
+fn schemas_of(namespace: &Namespace, hello: &Hello) -> Result<Vec<KindSchemas>, Problem> {
     let entry =
         |is_task: bool, kind: &Name, version: Option<Name>, schemas: (&Option<Payload>, &Option<Payload>), is_internal: bool| {
             KindSchemas {

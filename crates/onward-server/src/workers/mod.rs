@@ -96,7 +96,7 @@ impl Sessions {
         }
         workers.extend(runtime.workers_elsewhere(namespace).await?);
         // Workers inside the process have no heartbeat and count as present.
-        let silent_since = |worker: &WorkerInfo| worker.heard_at.unwrap_or(Timestamp(u64::MAX));
+        let silent_since = |worker: &WorkerInfo| worker.last_seen_at.unwrap_or(Timestamp(u64::MAX));
         workers.sort_by(|one, other| one.id.cmp(&other.id).then(silent_since(other).cmp(&silent_since(one))));
         workers.dedup_by(|later, first| later.id == first.id);
         Ok(workers)

@@ -137,7 +137,9 @@ impl Session {
             knows: Arc::new(knows),
             current: Arc::new(hello.kinds.iter().filter_map(|kind| Some((kind.kind.clone(), kind.current.clone()?))).collect()),
             task_kinds: Arc::new(hello.task_kinds.clone()),
-            task_limits: Arc::new(hello.task_limits.iter().map(|said| (said.kind.clone(), said.limit.clone())).collect()),
+            task_limits: Arc::new(
+                hello.task_limits.iter().map(|declared| (declared.kind.clone(), declared.limit.clone())).collect(),
+            ),
             queues: hello.queues.iter().map(version).collect::<Result<Vec<_>, _>>()?,
             runs_max: hello.runs_max.max(1) as usize,
             is_remote: true,
@@ -334,7 +336,7 @@ pub(super) fn is_same_owner(one: &WorkerId, other: &WorkerId) -> bool {
 
 /// Ends the session of a worker that was silent for its lease (Q4).
 async fn watch(session: Weak<Session>, local: LocalConnection) {
-    local.fell_silent().await;
+    local.lease_expired().await;
     let Some(session) = session.upgrade() else { return };
     for (run, epoch) in session.end(Ending::Silent).await {
         session.push(ServerFrame::RunLost(wire::RunLost { run, epoch })); // it may still be connected

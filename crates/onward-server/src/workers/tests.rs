@@ -106,9 +106,9 @@ async fn given(connection: &Connection) -> (RunKey, Epoch) {
 
 async fn problem_of(connection: &Connection, request: u64) -> String {
     next(connection, |frame| match frame {
-        ServerFrame::Reply(Reply { request: of, said }) if *of == request => Some(match said {
-            Said::Problem(problem) => problem.code.clone(),
-            said => format!("{said:?}"),
+        ServerFrame::Reply(Reply { request: of, outcome }) if *of == request => Some(match outcome {
+            ReplyOutcome::Problem(problem) => problem.code.clone(),
+            outcome => format!("{outcome:?}"),
         }),
         _ => None,
     })
@@ -126,7 +126,7 @@ fn commit(key: RunKey, epoch: Epoch) -> Commit {
         events: Vec::new(),
         waits: true,
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     }
 }
@@ -145,14 +145,14 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
     lying.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
     let report = RunPaused::because(PauseReason::Requested, "");
     let task = TaskId { run: run.clone(), generation: 0, call_id: CallId::root(0), incarnation: None };
-    let said = [
+    let outcome = [
         WorkerFrame::Commit(CommitRun { request: 1, commit: commit(run.clone(), epoch) }),
         WorkerFrame::Release(ReleaseRun { request: 2, run: run.clone(), epoch }),
         WorkerFrame::Pause(PauseRun { request: 3, run: run.clone(), generation: 0, epoch, report }),
         WorkerFrame::ReadLog(ReadLog { request: 4, run: run.clone(), generation: None, from: Index(0), limit: 10 }),
         WorkerFrame::Report(ReportTask { request: 5, task, claim: 1, report: TaskReport::Interrupted }),
     ];
-    for (request, frame) in (1..).zip(said) {
+    for (request, frame) in (1..).zip(outcome) {
         lying.handle(frame);
         assert_eq!(problem_of(&lying, request).await, "run_not_found", "request {request}");
     }

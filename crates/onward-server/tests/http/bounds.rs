@@ -94,7 +94,7 @@ async fn reply_to(locked: &Locked, key: &ApiKey, worker: &str, frames: Value) ->
         let body = json!({"frames": frames}).to_string();
         let sent = locked.send(key, "POST", &format!("/v1/workers/{worker}/frames?wait_ms=5000"), &body).await.expect(200);
         if let Some(reply) = sent["frames"].as_array().unwrap().iter().find_map(|frame| frame.get("reply")) {
-            return reply["said"].clone();
+            return reply["outcome"].clone();
         }
         frames = json!([]);
     }

@@ -187,8 +187,9 @@ async fn a_list_and_a_bulk_filter_call_the_status_by_the_same_name() {
 async fn a_pending_run_says_why_it_is_pending() {
     let site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
-    assert_eq!(site.show("a").await["why_pending"], json!(null));
+    assert_eq!(site.show("a").await["blocked_on"], json!([]));
     site.post_json("/v1/runs", json!({"kind": "listener", "id": "b", "version": "v9"})).await.expect(201);
     let pinned = site.show("b").await;
-    assert_eq!((&pinned["status"], &pinned["why_pending"]), (&json!("pending"), &json!("no_compatible_worker")));
+    let blocker = &pinned["blocked_on"][0];
+    assert_eq!((&pinned["status"], &blocker["why"], &blocker["task"]), (&json!("pending"), &json!("no_worker"), &json!(null)));
 }

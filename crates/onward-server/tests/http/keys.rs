@@ -23,15 +23,15 @@ use crate::site::{DEADLINE, Site, limits};
 pub struct Locked {
     pub site: Site,
     pub file: KeyFile,
-    pub said: Said,
+    pub said: CapturedLog,
     _directory: tempfile::TempDir,
 }
 
 /// Log of the server.
 #[derive(Clone, Default)]
-pub struct Said(Arc<Mutex<Vec<u8>>>);
+pub struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Said {
+impl Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -41,7 +41,7 @@ impl Write for Said {
     }
 }
 
-impl Said {
+impl CapturedLog {
     pub fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
@@ -82,7 +82,7 @@ impl Locked {
         let directory = tempfile::tempdir().unwrap();
         let file = KeyFile::at(directory.path().join("keys.json"));
         let root = make(&file, "root", "*", &Scope::ALL).key;
-        let said = Said::default();
+        let said = CapturedLog::default();
         let trace = Trace::to(Format::Json, Level::Debug, Box::new(said.clone()));
         let keys = Keys::open(file.path(), Arc::new(SystemClock), trace.clone()).unwrap();
         let site = Site::with(Options { auth: Arc::new(keys), trace, ..options }).await;

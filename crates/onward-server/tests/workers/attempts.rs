@@ -51,7 +51,7 @@ impl Offered {
 
     async fn leave(&mut self, received: Option<Received>) {
         self.raw.send(WorkerFrame::Leave(Leave { request: 9, received })).await;
-        assert!(matches!(self.raw.said(9).await, Said::Done(_)));
+        assert!(matches!(self.raw.outcome(9).await, ReplyOutcome::Done(_)));
         self.raw = self.site.welcome(Hello { worker: WorkerId::new("other").unwrap(), ..hello(1) }).await;
         self.raw.send(credit(0, 1)).await;
     }
@@ -96,16 +96,16 @@ async fn a_worker_that_moves_to_another_server_keeps_its_task() {
         let (task, claim) = (offered.task.id.clone(), offered.task.claim);
         let report = |request, report| WorkerFrame::Report(ReportTask { request, task: task.clone(), claim, report });
         moved.send(report(1, TaskReport::Heartbeat { progress: None })).await;
-        assert!(matches!(moved.said(1).await, Said::Done(_)));
+        assert!(matches!(moved.outcome(1).await, ReplyOutcome::Done(_)));
         for request in 2..8 {
             offered.site.pass(LEASE / 3).await;
             moved.send(WorkerFrame::Heartbeat(Heartbeat { request })).await;
-            assert!(matches!(moved.said(request).await, Said::Done(_)));
+            assert!(matches!(moved.outcome(request).await, ReplyOutcome::Done(_)));
             other.pass(Duration::ZERO).await;
         }
         while offered.raw.next().await.is_some() {} // its session at the first server ends
         moved.send(report(9, TaskReport::Completed(Payload::null()))).await;
-        assert!(matches!(moved.said(9).await, Said::Done(_)), "{class:?}");
+        assert!(matches!(moved.outcome(9).await, ReplyOutcome::Done(_)), "{class:?}");
         assert_eq!(offered.outcome().await, "completed");
     }
 }
@@ -134,10 +134,10 @@ async fn comes_back(received: impl Fn(&Offered, u64) -> Option<Received>) {
     let mut there = other.connect(vec![WorkerFrame::Hello(away)]).await.unwrap();
     let Some(ServerFrame::Welcome(Welcome { session, .. })) = there.next().await else { panic!("no welcome") };
     there.send(report(1, TaskReport::Heartbeat { progress: None })).await;
-    assert!(matches!(there.said(1).await, Said::Done(_)));
+    assert!(matches!(there.outcome(1).await, ReplyOutcome::Done(_)));
     let mut back = offered.site.welcome(Hello { received: received(&offered, session), tasks, ..hello(3) }).await;
     back.send(report(1, TaskReport::Heartbeat { progress: None })).await;
-    assert!(matches!(back.said(1).await, Said::Done(_)));
+    assert!(matches!(back.outcome(1).await, ReplyOutcome::Done(_)));
     let adopted = async || {
         let query = onward_store::TaskQuery { run: Some(key("r")), limit: 9, ..Default::default() };
         let open = offered.site.runtime.store().list_tasks(query).await.unwrap();
@@ -151,12 +151,12 @@ async fn comes_back(received: impl Fn(&Offered, u64) -> Option<Received>) {
     for request in 2..8 {
         other.pass(LEASE / 3).await;
         back.send(WorkerFrame::Heartbeat(Heartbeat { request })).await;
-        assert!(matches!(back.said(request).await, Said::Done(_)));
+        assert!(matches!(back.outcome(request).await, ReplyOutcome::Done(_)));
         offered.site.pass(Duration::ZERO).await;
     }
     while there.next().await.is_some() {} // its session at the other server ends
     back.send(report(9, TaskReport::Completed(Payload::null()))).await;
-    assert!(matches!(back.said(9).await, Said::Done(_)));
+    assert!(matches!(back.outcome(9).await, ReplyOutcome::Done(_)));
     assert_eq!(offered.outcome().await, "completed");
 }
 
@@ -206,7 +206,7 @@ async fn an_attempt_that_the_worker_still_has_goes_on() {
     offered.come_back(None, vec![HeldTask { task: id.clone(), claim }]).await;
     let report = TaskReport::Completed(Payload::null());
     offered.raw.send(WorkerFrame::Report(ReportTask { request: 5, task: id, claim, report })).await;
-    assert!(matches!(offered.raw.said(5).await, Said::Done(_)));
+    assert!(matches!(offered.raw.outcome(5).await, ReplyOutcome::Done(_)));
     assert_eq!(offered.outcome().await, "completed");
 }
 

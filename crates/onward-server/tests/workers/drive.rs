@@ -37,7 +37,7 @@ async fn say(site: &Site, worker: &Value, frame: Value) -> Value {
         assert_eq!(status, 200, "{answer}");
         let found = answer["frames"].as_array().unwrap().iter().find_map(|frame| frame.get("reply").cloned());
         if let Some(reply) = found {
-            return reply["said"].clone();
+            return reply["outcome"].clone();
         }
         bring = json!([]);
     }
@@ -53,7 +53,7 @@ fn commit(run: &Value, events: Value, waits: bool) -> Value {
     json!({"commit": {"request": 1 + n, "commit": {
         "key": head["key"], "generation": 0, "epoch": head["epoch"], "n": n, "commit_id": 100 + n,
         "horizon": head["next_index"].as_u64().unwrap() - 1, "events": events, "waits": waits, "end_over_unread": false,
-        "is_standing": false, "carries": {"signals": [], "cancel_reason": null},
+        "is_while_paused": false, "carries": {"signals": [], "cancel_reason": null},
     }}})
 }
 
@@ -114,8 +114,8 @@ async fn a_run_that_a_host_drives_is_busy_until_the_host_lets_go_or_dies() {
     // The host dies: its lease expires, and its later frames are refused.
     site.pass(LEASE * 2).await;
     let path = format!("/v1/workers/{}/frames", winner["worker"].as_str().unwrap());
-    let (status, said) = post(&site, &path, json!({"frames": []})).await;
-    assert_eq!((status, said["frames"][0]["run_lost"]["run"]["id"].as_str()), (200, Some("r")), "{said}");
+    let (status, outcome) = post(&site, &path, json!({"frames": []})).await;
+    assert_eq!((status, outcome["frames"][0]["run_lost"]["run"]["id"].as_str()), (200, Some("r")), "{outcome}");
     let (status, problem) = post(&site, &path, json!({"frames": [commit(&run_of(&winner), json!([]), true)]})).await;
     assert_eq!((status, &problem["code"]), (409, &json!("hello_missing")));
     let again = drive(&site, "r", signal("a")).await;

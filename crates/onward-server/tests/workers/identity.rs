@@ -49,7 +49,7 @@ async fn with_task(site: &Site) -> (Raw, Run, Task) {
     let (kind, input_hash, options) = (Name::new("mail").unwrap(), Hash::of(&input), Default::default());
     let scheduled = TaskScheduled { call_id: CallId::root(0), kind, input_hash, input, options };
     raw.send(commit(1, &run, vec![scheduled.into()])).await;
-    assert!(matches!(raw.said(1).await, Said::Committed(_)));
+    assert!(matches!(raw.outcome(1).await, ReplyOutcome::Committed(_)));
     let task = raw.task().await;
     (raw, run, task)
 }
@@ -58,10 +58,10 @@ fn report(request: u64, task: &Task, claim: u64, report: TaskReport) -> WorkerFr
     WorkerFrame::Report(ReportTask { request, task: task.id.clone(), claim, report })
 }
 
-fn code(said: Said) -> String {
-    match said {
-        Said::Problem(problem) => problem.code,
-        said => format!("{said:?}"),
+fn code(outcome: ReplyOutcome) -> String {
+    match outcome {
+        ReplyOutcome::Problem(problem) => problem.code,
+        outcome => format!("{outcome:?}"),
     }
 }
 
@@ -71,9 +71,9 @@ fn other(connection: u64) -> Hello {
 
 async fn is_still_held(raw: &mut Raw, task: &Task) {
     raw.send(report(90, task, task.claim, TaskReport::Heartbeat { progress: None })).await;
-    assert!(matches!(raw.said(90).await, Said::Done(_)));
+    assert!(matches!(raw.outcome(90).await, ReplyOutcome::Done(_)));
     raw.send(report(91, task, task.claim, TaskReport::Completed(Payload::null()))).await;
-    assert!(matches!(raw.said(91).await, Said::Done(_)), "its own worker can complete it");
+    assert!(matches!(raw.outcome(91).await, ReplyOutcome::Done(_)), "its own worker can complete it");
 }
 
 #[tokio::test]
@@ -133,17 +133,17 @@ async fn a_task_is_reported_only_by_the_worker_that_holds_it() {
     ];
     for (request, told) in (2..).zip(reports) {
         lying.send(report(request, &task, task.claim, told.clone())).await;
-        assert_eq!(code(lying.said(request).await), "task_attempt_over", "{told:?}");
+        assert_eq!(code(lying.outcome(request).await), "task_attempt_over", "{told:?}");
     }
     // Giving up what it never held ends no attempt.
     drop(lying);
     let mut lying = welcome(&site, "b", other(2)).await;
     lying.send(WorkerFrame::Heartbeat(Heartbeat { request: 20 })).await;
-    assert!(matches!(lying.said(20).await, Said::Done(_)));
+    assert!(matches!(lying.outcome(20).await, ReplyOutcome::Done(_)));
     // The same holds for another worker of the same key.
     let mut second = welcome(&site, "a", Hello { tasks: held, worker: WorkerId::new("second").unwrap(), ..hello(1) }).await;
     second.send(report(30, &task, task.claim, TaskReport::Completed(Payload::null()))).await;
-    assert_eq!(code(second.said(30).await), "task_attempt_over");
+    assert_eq!(code(second.outcome(30).await), "task_attempt_over");
     is_still_held(&mut raw, &task).await;
 }
 
@@ -154,23 +154,23 @@ async fn a_claim_that_is_altered_reused_or_expired_is_refused() {
     let done = || TaskReport::Completed(Payload::null());
     for (request, bit) in (2..).zip(0..64) {
         raw.send(report(request, &task, task.claim ^ (1 << bit), done())).await;
-        assert_eq!(code(raw.said(request).await), "task_attempt_over", "bit {bit}");
+        assert_eq!(code(raw.outcome(request).await), "task_attempt_over", "bit {bit}");
     }
     let mut elsewhere = task.clone();
     elsewhere.id.call_id = CallId::root(1);
     raw.send(report(80, &elsewhere, task.claim, done())).await;
-    assert_eq!(code(raw.said(80).await), "task_attempt_over", "the claim of another task");
+    assert_eq!(code(raw.outcome(80).await), "task_attempt_over", "the claim of another task");
     site.pass(LEASE * 2).await;
     while raw.next().await.is_some() {} // the session is over
     let held = vec![HeldTask { task: task.id.clone(), claim: task.claim }];
     let mut raw = welcome(&site, "a", Hello { tasks: held, ..hello(2) }).await;
     raw.send(report(81, &task, task.claim, done())).await;
-    assert_eq!(code(raw.said(81).await), "task_attempt_over", "its lease has expired");
+    assert_eq!(code(raw.outcome(81).await), "task_attempt_over", "its lease has expired");
     raw.send(credit(0, 1)).await;
     let again = raw.task().await;
     assert!(again.claim > task.claim);
     raw.send(report(82, &again, task.claim, done())).await;
-    assert_eq!(code(raw.said(82).await), "task_attempt_over", "the claim before");
+    assert_eq!(code(raw.outcome(82).await), "task_attempt_over", "the claim before");
     is_still_held(&mut raw, &again).await;
 }
 
@@ -185,9 +185,9 @@ async fn a_run_is_committed_released_and_spoken_for_only_by_the_worker_that_hold
     assert!(matches!(lying.next().await, Some(ServerFrame::RunLost(_))));
     lying.send(WorkerFrame::Emit(Emit { run: key("r"), name: "x".to_owned(), value: Payload::null() })).await;
     lying.send(commit(2, &run, Vec::new())).await;
-    assert_eq!(code(lying.said(2).await), "lease_lost");
+    assert_eq!(code(lying.outcome(2).await), "lease_lost");
     lying.send(WorkerFrame::Release(ReleaseRun { request: 3, run: key("r"), epoch })).await;
-    assert!(matches!(lying.said(3).await, Said::Done(_)), "nothing is released");
+    assert!(matches!(lying.outcome(3).await, ReplyOutcome::Done(_)), "nothing is released");
     assert!(heard.try_recv().is_err());
     let leases = site.runtime.read_run(&key("r")).await.unwrap();
     assert_eq!(leases.head.epoch, epoch, "no other worker has got it");

@@ -52,7 +52,7 @@ pub fn hello(connection: u64, runs: Value) -> Value {
 fn commit(request: u64, run: &Value, n: u64, horizon: u64, events: Value, waits: bool) -> Value {
     json!({"commit": {"request": request, "commit": {
         "key": run["head"]["key"], "generation": 0, "epoch": run["head"]["epoch"], "n": n, "commit_id": 100 + n,
-        "horizon": horizon, "events": events, "waits": waits, "end_over_unread": false, "is_standing": false,
+        "horizon": horizon, "events": events, "waits": waits, "end_over_unread": false, "is_while_paused": false,
         "carries": {"signals": [], "cancel_reason": null},
     }}})
 }
@@ -69,8 +69,8 @@ async fn a_worker_over_plain_http_does_a_run_and_survives_a_lost_answer() {
     site.start("r", "pay").await;
     let run = talk(&site, json!([]), 1).await[0]["run"].clone();
     let awaited = json!([{"type": "signal_awaited", "call_id": "0", "name": "s", "deadline": null, "is_pattern": false}]);
-    let said = talk(&site, json!([commit(1, &run, 0, 0, awaited, true)]), 1).await;
-    assert_eq!(said[0]["reply"]["said"]["committed"]["status"], "waiting");
+    let outcome = talk(&site, json!([commit(1, &run, 0, 0, awaited, true)]), 1).await;
+    assert_eq!(outcome[0]["reply"]["outcome"]["committed"]["status"], "waiting");
     site.signal("r", "s", onward_core::Payload::null()).await;
 
     // The response is lost, as if the request had failed.
@@ -80,8 +80,8 @@ async fn a_worker_over_plain_http_does_a_run_and_survives_a_lost_answer() {
     let events = json!([
         {"type": "signal_consumed", "call_id": "0", "name": "s", "index": 2}, {"type": "run_completed", "output": {"json": 7}},
     ]);
-    let said = talk(&site, json!([commit(2, &run, 1, 2, events, false)]), 1).await;
-    assert_eq!(said[0]["reply"]["said"]["committed"]["status"], "completed");
+    let outcome = talk(&site, json!([commit(2, &run, 1, 2, events, false)]), 1).await;
+    assert_eq!(outcome[0]["reply"]["outcome"]["committed"]["status"], "completed");
     assert!(site.runtime.read_outcome(&key("r")).await.unwrap().is_some());
 
     assert_eq!(talk(&site, json!([{"leave": {"request": 3}}]), 1).await[0]["reply"]["request"], 3);

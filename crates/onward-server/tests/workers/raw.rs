@@ -181,14 +181,14 @@ impl Raw {
     }
 
     /// Returns the reply to `request`; earlier frames stay queued.
-    pub async fn said(&mut self, request: u64) -> Said {
+    pub async fn outcome(&mut self, request: u64) -> ReplyOutcome {
         let mut before = VecDeque::new();
         loop {
             match self.next().await {
                 Some(ServerFrame::Reply(reply)) if reply.request == request => {
                     before.append(&mut self.ready);
                     self.ready = before;
-                    return reply.said;
+                    return reply.outcome;
                 }
                 Some(frame) => before.push_back(frame),
                 None => panic!("the connection ended without an answer to {request}, but with {before:?}"),

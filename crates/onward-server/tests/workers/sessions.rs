@@ -30,7 +30,7 @@ pub fn commit(request: u64, run: &Run, events: Vec<Event>) -> WorkerFrame {
         waits: !events.iter().any(Event::ends_log),
         events,
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     };
     WorkerFrame::Commit(CommitRun { request, commit })
@@ -47,7 +47,7 @@ fn held(run: &Run) -> HeldRun {
 
 async fn is_served(raw: &mut Raw) {
     raw.send(WorkerFrame::Heartbeat(Heartbeat { request: 1 })).await;
-    assert!(matches!(raw.said(1).await, Said::Done(_)));
+    assert!(matches!(raw.outcome(1).await, ReplyOutcome::Done(_)));
 }
 
 #[tokio::test]
@@ -82,17 +82,17 @@ async fn the_last_commit_of_a_run_is_recognized_when_it_is_repeated() {
     site.start("r", "pay").await;
     let run = raw.run().await;
     raw.send(commit(3, &run, vec![completed()])).await;
-    let first = raw.said(3).await;
-    assert!(matches!(first, Said::Committed(_)));
+    let first = raw.outcome(3).await;
+    assert!(matches!(first, ReplyOutcome::Committed(_)));
     drop(raw);
     let mut raw = site.welcome(hello(2)).await;
     raw.send(commit(3, &run, vec![completed()])).await;
-    assert_eq!(raw.said(3).await, first, "the first answer comes back (V3)");
+    assert_eq!(raw.outcome(3).await, first, "the first answer comes back (V3)");
     // Another commit to the closed run is refused.
     let WorkerFrame::Commit(mut other) = commit(4, &run, vec![completed()]) else { unreachable!() };
     other.commit.commit_id = CommitId(78);
     raw.send(WorkerFrame::Commit(other)).await;
-    assert!(matches!(raw.said(4).await, Said::Problem(_)));
+    assert!(matches!(raw.outcome(4).await, ReplyOutcome::Problem(_)));
 }
 
 #[tokio::test]
@@ -109,12 +109,12 @@ async fn a_worker_that_was_silent_past_its_lease_begins_anew_under_the_same_id()
     let lost = RunLost { run: key("r"), epoch: run.head.epoch };
     assert_eq!(raw.next().await, Some(ServerFrame::RunLost(lost)));
     raw.send(commit(9, &run, vec![completed()])).await;
-    assert!(matches!(raw.said(9).await, Said::Problem(problem) if problem.code == "lease_lost"));
+    assert!(matches!(raw.outcome(9).await, ReplyOutcome::Problem(problem) if problem.code == "lease_lost"));
     raw.send(credit(1, 0)).await;
     let again = raw.run().await;
     assert!(again.head.epoch > run.head.epoch);
     raw.send(commit(10, &again, vec![completed()])).await;
-    assert!(matches!(raw.said(10).await, Said::Committed(_)));
+    assert!(matches!(raw.outcome(10).await, ReplyOutcome::Committed(_)));
 }
 
 /// The frame was in transit when the connection broke.
@@ -155,7 +155,7 @@ async fn a_run_that_ended_makes_room_for_another() {
         site.start(&format!("r-{n}"), "pay").await;
         let run = raw.run().await;
         raw.send(commit(1, &run, vec![completed()])).await;
-        assert!(matches!(raw.said(1).await, Said::Committed(_)));
+        assert!(matches!(raw.outcome(1).await, ReplyOutcome::Committed(_)));
     }
 }
 
@@ -176,7 +176,7 @@ async fn a_task_that_comes_back_to_the_worker_that_gave_it_back_can_be_reported(
         options: Default::default(),
     };
     raw.send(commit(1, &run, vec![scheduled.into()])).await;
-    assert!(matches!(raw.said(1).await, Said::Committed(_)));
+    assert!(matches!(raw.outcome(1).await, ReplyOutcome::Committed(_)));
     let mut last = None;
     for request in 2..30 {
         let task = raw.task().await;
@@ -185,8 +185,8 @@ async fn a_task_that_comes_back_to_the_worker_that_gave_it_back_can_be_reported(
         let (id, claim) = (task.id.clone(), task.claim);
         let report = if request == 29 { TaskReport::Completed(Payload::null()) } else { TaskReport::NotStarted };
         raw.send(WorkerFrame::Report(ReportTask { request, task: id, claim, report })).await;
-        let said = raw.said(request).await;
-        assert!(matches!(said, Said::Done(_)), "claim {claim}: {said:?}");
+        let outcome = raw.outcome(request).await;
+        assert!(matches!(outcome, ReplyOutcome::Done(_)), "claim {claim}: {outcome:?}");
         last = Some(claim);
     }
     assert!(last > Some(20));
@@ -201,7 +201,7 @@ async fn a_log_that_does_not_fit_into_a_message_comes_in_parts() {
     let run = raw.run().await;
     let awaited = SignalAwaited { call_id: CallId::root(0), name: Name::new("s").unwrap(), deadline: None, is_pattern: false };
     raw.send(commit(1, &run, vec![awaited.into()])).await;
-    assert!(matches!(raw.said(1).await, Said::Committed(_)));
+    assert!(matches!(raw.outcome(1).await, ReplyOutcome::Committed(_)));
     let large = Payload::json(&"x".repeat(1 << 20)).unwrap();
     for _ in 0..7 {
         site.signal("r", "s", large.clone()).await;
@@ -211,7 +211,7 @@ async fn a_log_that_does_not_fit_into_a_message_comes_in_parts() {
     loop {
         let read = ReadLog { request: 2, run: key("r"), generation: None, from, limit: 1_000 };
         raw.send(WorkerFrame::ReadLog(read)).await;
-        let Said::Log(Log { records, more }) = raw.said(2).await else { panic!("no log") };
+        let ReplyOutcome::Log(Log { records, more }) = raw.outcome(2).await else { panic!("no log") };
         (from, parts) = (records.last().unwrap().next_index(), parts + 1);
         if !more {
             break;

@@ -238,9 +238,9 @@ async fn a_worker_of_another_protocol_is_refused_and_told_both_versions() {
             Ok(mut worker) => worker.next().await.expect_err("it is refused"),
             Err(refused) => refused,
         };
-        let said = refused.message();
+        let outcome = refused.message();
         let ours = onward_wire::PROTOCOL.to_string();
-        assert!(said.contains(&protocol.to_string()) && said.contains(&ours), "{refused:?}");
+        assert!(outcome.contains(&protocol.to_string()) && outcome.contains(&ours), "{refused:?}");
     }
     // No worker was accepted.
     site.start("r", "pay").await;

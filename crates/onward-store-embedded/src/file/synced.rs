@@ -30,15 +30,15 @@ pub(crate) struct SyncMark {
 impl SyncMark {
     pub fn read(directory: &Path) -> Option<SyncMark> {
         let bytes = std::fs::read(directory.join(SYNCED)).ok()?;
-        let (said, crc) = bytes.get(..BYTES)?.split_last_chunk::<4>()?;
-        if !said.starts_with(MAGIC) || crc32fast::hash(said) != u32::from_le_bytes(*crc) {
+        let (mark, crc) = bytes.get(..BYTES)?.split_last_chunk::<4>()?;
+        if !mark.starts_with(MAGIC) || crc32fast::hash(mark) != u32::from_le_bytes(*crc) {
             return None;
         }
-        let word = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
+        let word = |at: usize| u32::from_le_bytes([mark[at], mark[at + 1], mark[at + 2], mark[at + 3]]);
         let mut salts = [0; 8];
-        salts.copy_from_slice(&said[8..16]);
+        salts.copy_from_slice(&mark[8..16]);
         let frames = u64::from(word(16)) | u64::from(word(20)) << 32;
-        Some(SyncMark { salts, frames, is_closed: said[24] == 1 })
+        Some(SyncMark { salts, frames, is_closed: mark[24] == 1 })
     }
 
     /// Returns whether a directory has a mark with a wrong checksum. A mark that was never written is all zeros.

@@ -206,8 +206,8 @@ pub(crate) fn rebuild(db: &Connection, rk: i64, key: RunKey) -> Result<RunHead, 
 
 /// Reads a head like [`finish`], but falls back to the row if the log is damaged, and returns `None` for an unreadable run.
 pub(crate) fn finish_leniently(db: &Connection, row: RunRow) -> Option<(i64, RunHead)> {
-    let (rk, said) = (row.rk, row.head.clone());
-    finish(db, row).map(|loaded| loaded.head).ok().or(said).map(|head| (rk, head))
+    let (rk, stored) = (row.rk, row.head.clone());
+    finish(db, row).map(|loaded| loaded.head).ok().or(stored).map(|head| (rk, head))
 }
 
 /// Reads a run whose row is damaged or missing from its log, which the index of ids locates.

@@ -346,9 +346,9 @@ pub(crate) fn list_kinds(db: &Connection, namespace: &Namespace) -> Result<Vec<K
 
 /// Decides whether a row with a damaged large payload is shown: its log is damaged too. A query for that run fails; other lists
 /// omit the row.
-fn shows(restored: Result<(), StoreError>, is_asked_for: bool) -> Result<bool, StoreError> {
+fn shows(restored: Result<(), StoreError>, is_requested: bool) -> Result<bool, StoreError> {
     match restored {
-        Err(StoreError::Corrupt { .. }) if !is_asked_for => Ok(false),
+        Err(StoreError::Corrupt { .. }) if !is_requested => Ok(false),
         other => other.map(|()| true),
     }
 }

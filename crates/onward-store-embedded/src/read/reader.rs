@@ -17,7 +17,7 @@ use onward_store::sync;
 use onward_store::{OutboxId, READ_BYTES_MAX, StoreError, StoreFuture, payloads};
 use rusqlite::{Connection, Row, params};
 
-use crate::error::{being_mended, damage_of_run, damaged, may_be_mended, read_error};
+use crate::error::{being_repaired, damage_of_run, damaged, is_repairable, read_error};
 use crate::file::schema;
 use crate::leases::Leases;
 use crate::read::blobs;
@@ -88,13 +88,13 @@ impl Readers {
         let to = slot.clone();
         let writer = self.writer.clone();
         let job: Job = Box::new(move |db| {
-            let mended = writer.as_ref().map_or(0, |writer| writer.stats().mended);
-            let request_repair = || writer.is_some_and(|writer| writer.request_repair(mended));
+            let repaired = writer.as_ref().map_or(0, |writer| writer.stats().repaired);
+            let request_repair = || writer.is_some_and(|writer| writer.request_repair(repaired));
             let answer = catch_unwind(AssertUnwindSafe(|| at_one_moment(db, read)));
             let answer = answer.unwrap_or_else(|_| Err(damaged("a read", "it panicked")));
             let is_missed = past::take_missed();
             let answer = match answer {
-                Err(error) if may_be_mended(&error) => Err(if request_repair() { being_mended(&error) } else { error }),
+                Err(error) if is_repairable(&error) => Err(if request_repair() { being_repaired(&error) } else { error }),
                 answer => {
                     if is_missed {
                         request_repair();
@@ -134,7 +134,7 @@ pub(crate) fn read_run(
     generation: Option<u32>,
 ) -> Result<Option<RunHead>, StoreError> {
     let loaded = match heads::load(db, key, generation) {
-        Err(error) if may_be_mended(&error) => heads::recover(db, key, generation).ok().flatten().ok_or(error)?,
+        Err(error) if is_repairable(&error) => heads::recover(db, key, generation).ok().flatten().ok_or(error)?,
         loaded => match loaded? {
             Some(loaded) => loaded,
             None => return Ok(None),
@@ -153,7 +153,7 @@ pub(crate) fn read_log(
     limit: usize,
 ) -> Result<Vec<Record>, StoreError> {
     let found = match heads::find(db, key, generation) {
-        Err(error) if may_be_mended(&error) => {
+        Err(error) if is_repairable(&error) => {
             let recovered = heads::recover(db, key, generation).ok().flatten().ok_or(error)?;
             Some(heads::Whereabouts { rk: recovered.rk, next_index: recovered.head.next_index })
         }

@@ -32,7 +32,7 @@ use crate::write::save::{put_attributes, put_timer, put_wait};
 use crate::write::tasks;
 
 /// Runs `work`; if damage prevents it, repairs and runs it again.
-pub(crate) fn mending<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+pub(crate) fn with_repair<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     match work() {
         Err(error) if is_malformed(&error) && repair(db, now)? > 0 => work(),
         other => other,
@@ -64,19 +64,19 @@ pub(crate) fn repair(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
         return Ok(0);
     }
     db.execute_batch("BEGIN IMMEDIATE")?;
-    let done = mend_all(db, &doomed, &runs, &views, now);
+    let done = repair_all(db, &doomed, &runs, &views, now);
     // If nothing could be rebuilt, everything stays as it was.
-    let end = if done.as_ref().is_ok_and(|mended| count + mended > 0) { "COMMIT" } else { "ROLLBACK" };
+    let end = if done.as_ref().is_ok_and(|repaired| count + repaired > 0) { "COMMIT" } else { "ROLLBACK" };
     let ended = db.execute_batch(end);
     if ended.is_err() && !db.is_autocommit() {
         db.execute_batch("ROLLBACK")?;
     }
-    let mended = done?;
-    ended.map(|()| count + mended)
+    let repaired = done?;
+    ended.map(|()| count + repaired)
 }
 
 /// Returns the number of rebuilt rows of runs.
-fn mend_all(
+fn repair_all(
     db: &Connection,
     doomed: &BTreeSet<&str>,
     runs: &DamagedRuns,
@@ -91,7 +91,7 @@ fn mend_all(
         return_events(db)?;
     }
     of_events.iter().try_for_each(|index| db.execute_batch(&index.create()))?;
-    let mended = mend_runs(db, runs)?;
+    let repaired = repair_runs(db, runs)?;
     if doomed.contains("past_key") {
         past::restore(db)?;
     }
@@ -109,7 +109,7 @@ fn mend_all(
     if !views.is_empty() {
         restore_views(db, now)?;
     }
-    Ok(mended)
+    Ok(repaired)
 }
 
 fn is_readable(db: &Connection, sql: &str) -> rusqlite::Result<bool> {
@@ -253,8 +253,8 @@ fn indexed_keys(db: &Connection) -> rusqlite::Result<BTreeMap<i64, LogKey>> {
 
 /// Rebuilds the rows of runs and returns their number. Fails if only the index knows a run, so that the index is not rebuilt
 /// without it.
-fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
-    let mut mended = 0;
+fn repair_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
+    let mut repaired = 0;
     if !runs.missing.is_empty() {
         let mut delete = db.prepare("DELETE FROM runs WHERE rk = ?1")?;
         runs.strays.iter().try_for_each(|rk| delete.execute([rk]).map(drop))?;
@@ -263,16 +263,16 @@ fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
     let mut rows: Vec<(u32, i64)> = runs.damaged.iter().chain(&runs.missing).map(|rk| (generation(rk), *rk)).collect();
     rows.sort_unstable(); // a first generation comes before those that refer to it
     for (_, rk) in rows {
-        match mend_run(db, rk, runs.keys.get(&rk).map(|indexed| &indexed.key))? {
-            true => mended += 1,
-            false if runs.keys.contains_key(&rk) && heads::either_key(db, rk).is_none() => return Err(unmendable()),
+        match repair_run(db, rk, runs.keys.get(&rk).map(|indexed| &indexed.key))? {
+            true => repaired += 1,
+            false if runs.keys.contains_key(&rk) && heads::either_key(db, rk).is_none() => return Err(unrepairable()),
             false => {}
         }
     }
-    Ok(mended)
+    Ok(repaired)
 }
 
-fn unmendable() -> rusqlite::Error {
+fn unrepairable() -> rusqlite::Error {
     let why = "the row of a run and its log are damaged".to_owned();
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), Some(why))
 }
@@ -294,7 +294,7 @@ pub(crate) fn restore_runs(db: &Connection, pages: &Pages) -> rusqlite::Result<B
     strays.iter().filter(is_in_the_way).try_for_each(|rk| delete.execute([rk]).map(drop))?;
     // In the order of their numbers: a first generation comes before those that refer to it.
     let unsound: BTreeSet<i64> = nameless.into_iter().chain(strays).collect();
-    unsound.iter().try_for_each(|rk| mend_run(db, *rk, keys.get(rk)).map(drop))?;
+    unsound.iter().try_for_each(|rk| repair_run(db, *rk, keys.get(rk)).map(drop))?;
     Ok(keys)
 }
 
@@ -313,17 +313,17 @@ fn indexed_key(db: &Connection, rk: i64, entries: &BTreeSet<IndexedRun>) -> Opti
 pub(crate) fn describe_damage(db: &Connection) -> rusqlite::Result<Vec<String>> {
     let DamagedRuns { damaged, strays, missing, keys } = damage_of_runs(db)?;
     let name = |rk: &i64| heads::either_key(db, *rk).or_else(|| Some(keys.get(rk)?.key.clone()));
-    let told =
+    let name_of =
         |rk: &i64| name(rk).map_or_else(|| format!("a run whose id is not readable (row {rk})"), |key| format!("run {key}"));
-    let mut found: Vec<String> = damaged.iter().chain(&strays).map(|rk| format!("{}: its row is damaged", told(rk))).collect();
-    found.extend(missing.iter().map(|rk| format!("{}: its row is missing", told(rk))));
+    let mut found: Vec<String> = damaged.iter().chain(&strays).map(|rk| format!("{}: its row is damaged", name_of(rk))).collect();
+    found.extend(missing.iter().map(|rk| format!("{}: its row is missing", name_of(rk))));
     let logs = numbers(db, "SELECT DISTINCT rk FROM events INDEXED BY events_run WHERE rk >= 0")?;
     let rows = numbers(db, "SELECT rk FROM runs NOT INDEXED")?;
     let past = past::logs(db)?;
     let known = |rk: &&i64| rows.contains(rk) || past.contains(rk) || missing.contains(rk) || strays.contains(rk);
     found.extend(logs.iter().filter(|rk| !known(rk)).map(|rk| format!("log {rk} has no row that names its run")));
     let without = rows.iter().chain(&past).filter(|rk| !logs.contains(rk) && !strays.contains(rk));
-    found.extend(without.map(|rk| format!("{}: its log is missing", told(rk))));
+    found.extend(without.map(|rk| format!("{}: its log is missing", name_of(rk))));
     Ok(found)
 }
 
@@ -355,7 +355,7 @@ impl CheckedRow {
 
 /// Rebuilds the row of a run from its head or from its log. Its key is one of the copies in the row, else that of an index.
 /// Returns whether the row is valid now.
-fn mend_run(db: &Connection, rk: i64, indexed: Option<&RunKey>) -> rusqlite::Result<bool> {
+fn repair_run(db: &Connection, rk: i64, indexed: Option<&RunKey>) -> rusqlite::Result<bool> {
     let sql = format!("SELECT {} FROM runs WHERE rk = ?1", heads::COLUMNS);
     let row = db.query_row(&sql, [rk], heads::read_row).optional()?;
     let Some(key) = row.as_ref().and_then(RunRow::key).or(indexed).cloned() else { return Ok(false) };
@@ -422,9 +422,9 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
     for (run, rows) in ledger::damaged_rows(db)? {
         // A run's missing rows can be rebuilt. Further damaged rows are of an earlier run with that id, or of one with damaged
         // logs: they cannot be rebuilt and stay, so that queries report them (LG4).
-        let said = ledger_of(db, "NOT INDEXED", &run)?.unwrap_or_default();
+        let ledger = ledger_of(db, "NOT INDEXED", &run)?.unwrap_or_default();
         let sound = ledger::sound_rows(db, &run)?;
-        let missing = said.keys().filter(|row| !sound.contains(row)).count();
+        let missing = ledger.keys().filter(|row| !sound.contains(row)).count();
         let known = damaged.entry("ledger").or_default();
         known.extend(rows.iter().filter(|_| rows.len() <= missing));
     }

@@ -357,12 +357,12 @@ fn word32(page: &Page, at: usize) -> Option<u32> {
 fn cells(page: &Page, is_sound: bool) -> Vec<Option<usize>> {
     let offset = |at: usize| word16(page, 8 + 2 * at).filter(|at| (8..USABLE).contains(at));
     let max = (USABLE - 8) / 2;
-    let said = word16(page, 3).unwrap_or(0);
+    let declared = word16(page, 3).unwrap_or(0);
     if is_sound {
-        return (0..said.min(max)).map(offset).collect();
+        return (0..declared.min(max)).map(offset).collect();
     }
     // Behind the valid offsets are those of deleted rows, so the stored count is used unless another one is proven.
-    let count = if said <= max { said } else { 0 };
+    let count = if declared <= max { declared } else { 0 };
     (0..proven_count(page).unwrap_or(count)).map(offset).collect()
 }
 

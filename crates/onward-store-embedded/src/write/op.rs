@@ -14,22 +14,22 @@ use onward_store::durable::{Lanes, RunOp, Waits};
 use onward_store::sync;
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, OutboxId, StoreError};
 
-type To<T> = Arc<Slot<T>>;
+type ReplySlot<T> = Arc<Slot<T>>;
 
 pub(crate) enum Op {
     Run(RunOp),
-    ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
-    ClaimTasks(ClaimTasks, To<Vec<Task>>),
-    Expire(usize, To<Expired>),
-    FinishDeliveries(Vec<OutboxId>, To<()>),
-    Delete(Delete, To<u64>),
-    RegisterKinds(Vec<KindSchemas>, To<()>),
+    ClaimRuns(ClaimRuns, ReplySlot<Vec<ClaimedRun>>),
+    ClaimTasks(ClaimTasks, ReplySlot<Vec<Task>>),
+    Expire(usize, ReplySlot<Expired>),
+    FinishDeliveries(Vec<OutboxId>, ReplySlot<()>),
+    Delete(Delete, ReplySlot<u64>),
+    RegisterKinds(Vec<KindSchemas>, ReplySlot<()>),
     /// Notifies listeners of an earlier due time.
-    Announce(Timestamp, To<()>),
+    Announce(Timestamp, ReplySlot<()>),
     /// A reader met damage that the writer may repair, after this number of repairs.
-    Mend(u64, To<()>),
+    Repair(u64, ReplySlot<()>),
     /// Checks whether there is space again.
-    TryWrite(To<()>),
+    TryWrite(ReplySlot<()>),
 }
 
 impl From<RunOp> for Op {
@@ -46,9 +46,11 @@ impl Op {
             Op::ClaimTasks(_, to) => to.clone(),
             Op::Expire(_, to) => to.clone(),
             Op::Delete(_, to) => to.clone(),
-            Op::FinishDeliveries(_, to) | Op::RegisterKinds(_, to) | Op::Announce(_, to) | Op::Mend(_, to) | Op::TryWrite(to) => {
-                to.clone()
-            }
+            Op::FinishDeliveries(_, to)
+            | Op::RegisterKinds(_, to)
+            | Op::Announce(_, to)
+            | Op::Repair(_, to)
+            | Op::TryWrite(to) => to.clone(),
         }
     }
 }

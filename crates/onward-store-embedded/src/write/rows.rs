@@ -14,7 +14,7 @@ use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, Rows, Run
 use onward_store::{Appended, ClaimRuns, ClaimTasks, SESSION_DEFAULT, StoreError};
 use rusqlite::{Connection, params};
 
-use crate::error::{Outcome, Trouble, damaged_row, may_be_mended, read_error};
+use crate::error::{Outcome, Trouble, damaged_row, is_repairable, read_error};
 use crate::file::schema::write_boot;
 use crate::read::heads::{self, Loaded};
 use crate::read::ledger;
@@ -96,7 +96,7 @@ impl Writer<'_> {
             Ok(run) => Ok(run.filter(|run| self.set.runs[*run].head.status == Status::Pending)),
             // A damaged run is skipped, so that it does not block the others.
             Err(Trouble::Refused(error @ (StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. }))) => {
-                self.mend_wanted |= may_be_mended(&error);
+                self.repair_wanted |= is_repairable(&error);
                 Ok(None)
             }
             Err(trouble) => Err(trouble),
@@ -120,8 +120,8 @@ impl Writer<'_> {
                 }
                 Ok(found)
             }
-            Err(Trouble::Refused(error)) if may_be_mended(&error) && !self.upkeep.mended_in_vain() => {
-                self.mend_wanted = true;
+            Err(Trouble::Refused(error)) if is_repairable(&error) && !self.upkeep.repair_failed() => {
+                self.repair_wanted = true;
                 Ok(None)
             }
             Err(Trouble::Refused(_)) => {
@@ -344,7 +344,7 @@ impl Rows for Writer<'_> {
                     found.push(run);
                 }
                 Err(trouble @ (Trouble::Sql(_) | Trouble::Panicked(_))) => return Err(trouble),
-                _ => self.mend_wanted = true,
+                _ => self.repair_wanted = true,
             }
         }
         Ok((Due { found, more }, ended))

@@ -260,7 +260,7 @@ impl Writer<'_> {
             let kind = KindSchemas { registered_at: self.set.now, ..kind };
             let (namespace, is_task, name, version) = kind.key();
             let (namespace, name, version) = (namespace.as_str(), name.as_str(), version.map_or("", Name::as_str));
-            if kind.says_something() {
+            if kind.has_schemas() {
                 let sql = "INSERT OR REPLACE INTO kinds(ns, task, kind, version, data) VALUES (?1, ?2, ?3, ?4, ?5)";
                 self.db.run(sql, params![namespace, is_task, name, version, seal(&kind)])?;
             } else {

@@ -11,7 +11,7 @@ use onward_store::unit_of_work::{self, block_on_ready};
 use onward_store::{ClaimTasks, Expired, StoreError};
 use rusqlite::{Connection, Row, params};
 
-use crate::error::{Outcome, Trouble, damage_of_run, damaged_row, may_be_mended, read_error};
+use crate::error::{Outcome, Trouble, damage_of_run, damaged_row, is_repairable, read_error};
 use crate::read::{blobs, heads};
 use crate::row::{NEVER, Statements, call_id_key, due_number, number, seal, unseal};
 use crate::store::WorkersInside;
@@ -94,7 +94,7 @@ impl Writer<'_> {
         let mut tasks = Vec::new();
         for (_, _, tk) in found.into_iter().take(request.limit) {
             let Some(row) = self.db.one(&format!("SELECT {COLUMNS} FROM tasks WHERE tk = ?1"), [tk], read_row)? else {
-                self.mend_wanted = true;
+                self.repair_wanted = true;
                 continue;
             };
             match self.read_task(&row) {
@@ -126,9 +126,9 @@ impl Writer<'_> {
     /// damaged log, which reads of the run report.
     pub(super) fn pass_over(&mut self, row: &TaskRow, error: &StoreError) -> Outcome<()> {
         match error {
-            StoreError::LogCorrupt { .. } if !may_be_mended(error) => self.remove_task(row),
+            StoreError::LogCorrupt { .. } if !is_repairable(error) => self.remove_task(row),
             _ => {
-                self.mend_wanted = true;
+                self.repair_wanted = true;
                 Ok(())
             }
         }

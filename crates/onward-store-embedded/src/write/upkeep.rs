@@ -20,7 +20,7 @@ use crate::repair::rows;
 use crate::write::writer::Writer;
 
 /// Pause between repairs, since damage that could not be repaired is met again and again.
-const MEND_PAUSE: Duration = Duration::from_secs(60);
+const REPAIR_PAUSE: Duration = Duration::from_secs(60);
 
 /// Maximum time that deleted data stays in the write-ahead log while no reader needs it: many deletions share one truncation.
 const ERASE_PAUSE: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ const FREE_SHARE: u64 = 8;
 #[derive(Default)]
 pub(crate) struct Upkeep {
     /// Time of the last repair without success.
-    mended_at: Option<Instant>,
+    repair_tried_at: Option<Instant>,
     pub shrinking: Shrinking,
     pub erasing: Erasing,
     /// Pages were freed since the file was last truncated.
@@ -142,8 +142,8 @@ impl Shrinking {
 
 impl Upkeep {
     /// Returns whether the last repair failed recently.
-    pub fn mended_in_vain(&self) -> bool {
-        self.mended_at.is_some_and(|at| at.elapsed() < MEND_PAUSE)
+    pub fn repair_failed(&self) -> bool {
+        self.repair_tried_at.is_some_and(|at| at.elapsed() < REPAIR_PAUSE)
     }
 }
 
@@ -185,23 +185,23 @@ impl Writer<'_> {
 
     /// Repairs what can be rebuilt; returns whether anything was.
     pub fn repair(&mut self) -> bool {
-        if self.upkeep.mended_in_vain() || self.shared.queue.stopped().is_some() {
+        if self.upkeep.repair_failed() || self.shared.queue.stopped().is_some() {
             return false;
         }
-        self.upkeep.mended_at = Some(Instant::now());
-        let mended = rows::repair(self.db, self.shared.clock.now()).unwrap_or_default();
-        self.shared.mended_in_vain.store(mended == 0, Ordering::Relaxed);
-        if mended == 0 {
+        self.upkeep.repair_tried_at = Some(Instant::now());
+        let repaired = rows::repair(self.db, self.shared.clock.now()).unwrap_or_default();
+        self.shared.repair_failed.store(repaired == 0, Ordering::Relaxed);
+        if repaired == 0 {
             return false;
         }
         // There may be more damage, and what was repaired may be used at once.
-        self.upkeep.mended_at = None;
+        self.upkeep.repair_tried_at = None;
         self.forget_runs();
         if let Ok(ready) = Ready::load(self.db) {
             self.ready = ready;
         }
         self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
-        self.shared.count(|stats| stats.mended += mended);
+        self.shared.count(|stats| stats.repaired += repaired);
         true
     }
 

@@ -25,7 +25,7 @@ use onward_store::unit_of_work::{self, WorkingSet, block_on_ready};
 use rusqlite::{Connection, Statement};
 
 use crate::clock_jumps::ClockJumps;
-use crate::error::{Failure, Outcome, Trouble, being_mended, may_be_mended};
+use crate::error::{Failure, Outcome, Trouble, being_repaired, is_repairable};
 use crate::file::failpoint;
 use crate::file::schema::keep_log;
 use crate::file::synced::MarkFile;
@@ -56,7 +56,7 @@ pub(crate) struct Writer<'c> {
     begin: Statement<'c>,
     commit: Statement<'c>,
     /// Something that a log contains turned out to be damaged.
-    pub mend_wanted: bool,
+    pub repair_wanted: bool,
     pub upkeep: Upkeep,
     pub clock_jumps: ClockJumps,
     pub mark: MarkFile,
@@ -134,7 +134,7 @@ pub(crate) fn run(
         }
         writer.shared.count(|stats| stats.idle += started.elapsed());
         writer.run_batch(&mut ops);
-        if std::mem::take(&mut writer.mend_wanted) | past::take_missed() {
+        if std::mem::take(&mut writer.repair_wanted) | past::take_missed() {
             writer.repair();
         }
         let pages = log.pages();
@@ -175,7 +175,7 @@ impl<'c> Writer<'c> {
                 .prepare("INSERT INTO events(rk, idx, at, n, last, crc, body, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
             begin: db.prepare("BEGIN IMMEDIATE")?,
             commit: db.prepare("COMMIT")?,
-            mend_wanted: false,
+            repair_wanted: false,
             upkeep,
             clock_jumps: ClockJumps::default(),
             mark,
@@ -211,7 +211,7 @@ impl<'c> Writer<'c> {
         let sql_done = Instant::now();
         let failure = match written {
             Err(trouble) => {
-                self.mend_wanted |= trouble.may_be_mended();
+                self.repair_wanted |= trouble.is_repairable();
                 Some(Failure::of(&trouble))
             }
             Ok(()) => self.commit.raw_execute().err().map(|error| Failure::of_commit(&error)),
@@ -261,7 +261,7 @@ impl<'c> Writer<'c> {
         self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
         let pending = std::mem::take(&mut self.batch.pending);
         let failure = match failure {
-            Failure::Damaged(why) if undone && std::mem::take(&mut self.mend_wanted) && self.repair() => {
+            Failure::Damaged(why) if undone && std::mem::take(&mut self.repair_wanted) && self.repair() => {
                 Failure::Busy(format!("damaged rows or indexes were rebuilt, retry: {why}"))
             }
             failure => failure,
@@ -339,14 +339,14 @@ impl<'c> Writer<'c> {
                 writer.announce_due(at);
                 Ok(())
             }),
-            Op::Mend(mended, to) => {
-                self.mend_wanted |= self.shared.stats().mended == mended;
+            Op::Repair(repaired, to) => {
+                self.repair_wanted |= self.shared.stats().repaired == repaired;
                 self.settle(&to, Ok(()))
             }
         }));
         let settled = settled.unwrap_or_else(|panic| Err(Trouble::Panicked(panic_message(&*panic))))?;
         failpoint::hit("after_operation");
-        self.mend_wanted |= settled == Settled::Damaged;
+        self.repair_wanted |= settled == Settled::Damaged;
         let is_unchanged = self.forget_touched() && self.db.total_changes() == before;
         if settled != Settled::Done && !is_unchanged {
             return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // T2
@@ -375,8 +375,8 @@ impl Replies for Writer<'_> {
     fn settle<T: Send>(&mut self, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
         let (answer, settled) = match outcome {
             Ok(value) => (Ok(value), Settled::Done),
-            Err(Trouble::Refused(error)) if may_be_mended(&error) => {
-                (Err(if self.shared.may_mend() { being_mended(&error) } else { error }), Settled::Damaged)
+            Err(Trouble::Refused(error)) if is_repairable(&error) => {
+                (Err(if self.shared.may_repair() { being_repaired(&error) } else { error }), Settled::Damaged)
             }
             Err(Trouble::Refused(error)) => (Err(error), Settled::Refused),
             Err(trouble) => return Err(trouble),

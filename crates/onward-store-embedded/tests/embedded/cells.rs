@@ -55,7 +55,7 @@ struct Outcome {
     refusals: Vec<StoreError>,
     /// The ledger; `None` if the query failed.
     spend: Option<Vec<SpendRow>>,
-    mended: u64,
+    repaired: u64,
 }
 
 /// Performs every operation on the runs of a directory, until all of them have ended.
@@ -88,7 +88,7 @@ fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_i
     let mut found: BTreeSet<RunKey> = keys.clone();
     found.extend(listed.into_iter().flat_map(|page| page.runs).map(|head| head.key));
     let logs = found.into_iter().map(|key| (key.clone(), read(&store, &key))).collect();
-    Ok(Outcome { logs, refusals, spend, mended: store.stats().mended })
+    Ok(Outcome { logs, refusals, spend, repaired: store.stats().repaired })
 }
 
 /// Returns the log of a run without its times and epochs.
@@ -224,7 +224,7 @@ impl Life<'_> {
                     events: vec![RunCompleted { output: json("\"done\""), attempts: None }.into()],
                     waits: false,
                     end_over_unread: false,
-                    is_standing: false,
+                    is_while_paused: false,
                     carries: Default::default(),
                 };
                 if self.ask(|store| block_on(store.commit(commit.clone()))).is_none() {
@@ -314,7 +314,7 @@ fn columns(db: &rusqlite::Connection) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_changed_cell_of_any_table_is_mended_or_named_and_other_runs_go_on_to_their_end() {
+fn a_changed_cell_of_any_table_is_repaired_or_named_and_other_runs_go_on_to_their_end() {
     let (original, left) = prepare();
     let keys = keys_of(original.path());
     let untouched = copy(original.path());
@@ -327,7 +327,7 @@ fn a_changed_cell_of_any_table_is_mended_or_named_and_other_runs_go_on_to_their_
     let db = rusqlite::Connection::open(original.path().join("onward.db")).unwrap();
     let columns = columns(&db);
     assert!(columns.len() > 60, "{columns:?}");
-    let (mut cases, mut mended, mut damaged_runs) = (0, 0, 0);
+    let (mut cases, mut repaired, mut damaged_runs) = (0, 0, 0);
     for (number, (table, column)) in (0..).zip(columns) {
         let rows: i64 = db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
         // Two rows, different ones for each column.
@@ -347,12 +347,12 @@ fn a_changed_cell_of_any_table_is_mended_or_named_and_other_runs_go_on_to_their_
             // A row belongs to one run, whose parent or child may wait for it; a large payload belongs to all runs that have it.
             let touched = if ["blobs", "payloads"].contains(&table.as_str()) { 4 } else { 2 };
             assert!(damaged.len() <= touched, "{what}: {damaged:?} {:?}", found.refusals);
-            mended += u64::from(found.mended > 0);
+            repaired += u64::from(found.repaired > 0);
             damaged_runs += damaged.len();
         }
     }
-    println!("{cases} cells changed, {mended} repairs, {damaged_runs} runs damaged");
-    assert!(cases > 100 && mended > 30, "{cases} {mended}");
+    println!("{cases} cells changed, {repaired} repairs, {damaged_runs} runs damaged");
+    assert!(cases > 100 && repaired > 30, "{cases} {repaired}");
 }
 
 /// Changes one cell by plain SQL; returns whether it was changed.
@@ -366,7 +366,7 @@ fn change_cell(directory: &Path, table: &str, column: &str, row: i64) -> bool {
 }
 
 #[test]
-fn a_changed_byte_anywhere_in_the_file_is_mended_or_named_and_never_other_data() {
+fn a_changed_byte_anywhere_in_the_file_is_repaired_or_named_and_never_other_data() {
     let seed = std::env::var("ONWARD_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok())
@@ -382,7 +382,7 @@ fn a_changed_byte_anywhere_in_the_file_is_mended_or_named_and_never_other_data()
     let untouched = copy(original.path());
     let expected = live_on(untouched.path(), left, &keys, true).unwrap();
     let length = std::fs::metadata(original.path().join("onward.db")).unwrap().len();
-    let (mut refused, mut damaged, mut mended) = (0, 0, 0);
+    let (mut refused, mut damaged, mut repaired) = (0, 0, 0);
     const FLIPS: usize = 120;
     for _ in 0..FLIPS {
         let (at, bit) = (random() % length, random() % 8);
@@ -395,7 +395,7 @@ fn a_changed_byte_anywhere_in_the_file_is_mended_or_named_and_never_other_data()
         match live_on(directory.path(), left, &keys, true) {
             Ok(found) => {
                 damaged += compare(&what, &found, &expected).len();
-                mended += u64::from(found.mended > 0);
+                repaired += u64::from(found.repaired > 0);
             }
             Err(error) => {
                 let named = ["store_corrupt", "directory_foreign", "directory_newer"];
@@ -404,6 +404,6 @@ fn a_changed_byte_anywhere_in_the_file_is_mended_or_named_and_never_other_data()
             }
         }
     }
-    println!("{FLIPS} flips: {refused} directories refused, {mended} repaired, {damaged} runs damaged");
+    println!("{FLIPS} flips: {refused} directories refused, {repaired} repaired, {damaged} runs damaged");
     assert!(refused * 5 < FLIPS && damaged < FLIPS * keys.len() / 4, "most runs continue");
 }

@@ -7,7 +7,7 @@ use onward_core::event::{TaskScheduled, TimerStarted};
 use onward_core::run::Commit;
 use onward_core::task::{Task, TaskOptions, TaskReport};
 use onward_core::{CallId, Hash, WorkerId};
-use onward_store::conformance::{Held, block_on};
+use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{ClaimTasks, Clock, ManualClock, Store};
 use onward_store_embedded::{EmbeddedStore, Options};
 
@@ -33,7 +33,7 @@ fn site() -> Site {
     let store = EmbeddedStore::open(directory.path(), Options { clock: clock.clone(), ..Options::default() }).unwrap();
     block_on(store.heartbeat(worker(), LEASE)).unwrap();
     let started = block_on(store.start_run(crate::story::new_run("r"), Some(worker()))).unwrap();
-    let held = Held::new(&started.claimed.unwrap());
+    let held = HeldRun::new(&started.claimed.unwrap());
     let input = json("1");
     let task = TaskScheduled {
         call_id: CallId::root(0),

@@ -44,7 +44,7 @@ impl Runner {
             events: vec![step_completed(self.n as u32, json("1"))],
             waits: false,
             end_over_unread: false,
-            is_standing: false,
+            is_while_paused: false,
             carries: Default::default(),
         };
         self.horizon = block_on(store.commit(commit)).unwrap().index;

@@ -241,7 +241,7 @@ fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
     }
     let whole = spend(&store).unwrap();
     drop(store);
-    for (row, is_mended) in [(2, true), (1, false)] {
+    for (row, is_repaired) in [(2, true), (1, false)] {
         let db = rusqlite::Connection::open(directory.path().join("onward.db")).unwrap();
         assert_eq!(db.execute("UPDATE ledger SET sum = zeroblob(9) WHERE seq = ?1", [row]).unwrap(), 1);
         drop(db);
@@ -253,7 +253,7 @@ fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
                 answer
             };
             let answers: Vec<_> = (0..3).map(ask).collect();
-            match is_mended {
+            match is_repaired {
                 true => assert_eq!(answers[2].as_ref().ok(), Some(&whole), "{answers:?}"),
                 false => assert!(answers.iter().all(Result::is_err), "{answers:?}"),
             }
@@ -278,7 +278,7 @@ fn a_commit_that_breaks_an_invariant_harms_nobody_else() {
         events: vec![crate::story::step_completed(0, json("1"))],
         waits: false,
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     };
     assert!(block_on(store.commit(commit(99))).is_err());
@@ -311,7 +311,7 @@ fn a_task_whose_input_is_damaged_is_not_in_the_way_of_the_others() {
             events: vec![scheduled.into()],
             waits: true,
             end_over_unread: false,
-            is_standing: false,
+            is_while_paused: false,
             carries: Default::default(),
         };
         block_on(store.commit(commit)).unwrap();
@@ -342,8 +342,8 @@ fn a_damaged_large_payload_is_found_by_its_hash() {
     let store = open(directory.path());
     assert_eq!(read(&store, &key("r0")).unwrap_err().code(), "log_corrupt");
     // A damaged run can still be deleted, with its references.
-    let news = block_on(store.outbox_messages(100));
-    let done = news.unwrap().into_iter().map(|(id, _)| id).collect();
+    let outbox = block_on(store.outbox_messages(100));
+    let done = outbox.unwrap().into_iter().map(|(id, _)| id).collect();
     block_on(store.finish_deliveries(done)).unwrap();
     let terminate = Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
     block_on(store.append_input(key("r0-child"), terminate)).unwrap();

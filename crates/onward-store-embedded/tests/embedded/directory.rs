@@ -195,5 +195,5 @@ fn a_copy_by_sqlites_own_backup_is_a_directory_like_any_other() {
     drop((from, to, store));
     let store = open(copy.path());
     assert_eq!(remember(&store), expected);
-    assert_eq!(store.stats().mended, 0);
+    assert_eq!(store.stats().repaired, 0);
 }

@@ -31,7 +31,7 @@ fn commit(store: &EmbeddedStore, head: &RunHead, n: u64, at: u64, events: Vec<Ev
         waits: !events.iter().any(Event::ends_log),
         events,
         end_over_unread: true,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     };
     block_on(store.commit(commit)).unwrap();

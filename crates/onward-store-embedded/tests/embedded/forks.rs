@@ -22,9 +22,9 @@ use crate::story::{json, key, name, new_run, open, remember, step_completed, wor
 const TURNS: u32 = 400;
 
 fn checkpoint() -> Event {
-    let (kept, keys, left, tally) = Default::default();
+    let (kept, keys, abandoned_children, tally) = Default::default();
     let (state, prelude, awaits, leaf, depth, handoff) = (json("1"), Some(0), None, None, 0, None);
-    let checkpoint = Checkpoint { state, prelude, awaits, leaf, depth, kept, keys, handoff, left, tally };
+    let checkpoint = Checkpoint { state, prelude, awaits, leaf, depth, kept, keys, handoff, abandoned_children, tally };
     RunContinued { input: json("null"), checkpoint: Some(Box::new(checkpoint)) }.into()
 }
 
@@ -45,7 +45,7 @@ fn talked() -> tempfile::TempDir {
             events: vec![step_completed(0, words), checkpoint()],
             waits: false,
             end_over_unread: false,
-            is_standing: false,
+            is_while_paused: false,
             carries: Default::default(),
         };
         block_on(store.commit(commit)).unwrap();
@@ -84,10 +84,10 @@ fn forked(store: &EmbeddedStore) -> Forked {
 
 /// Writes the fork, in the other process.
 pub fn write_fork(store: &EmbeddedStore) {
-    let Forked { logs, news } = forked(store);
+    let Forked { logs, outbox } = forked(store);
     println!("child begins fork");
     std::io::stdout().flush().unwrap();
-    block_on(store.restore_run(RestoreRun { key: key("f"), what: Restore::Run { logs }, news })).unwrap();
+    block_on(store.restore_run(RestoreRun { key: key("f"), what: Restore::Run { logs }, outbox })).unwrap();
     println!("child finished");
 }
 

@@ -41,7 +41,7 @@ impl Filler {
             events: vec![event],
             waits: false,
             end_over_unread: false,
-            is_standing: false,
+            is_while_paused: false,
             carries: Default::default(),
         };
         self.horizon = block_on(store.commit(commit))?.index;

@@ -45,7 +45,7 @@ fn prepare() -> tempfile::TempDir {
                 events,
                 waits: false,
                 end_over_unread: false,
-                is_standing: false,
+                is_while_paused: false,
                 carries: Default::default(),
             }))
             .unwrap();
@@ -136,7 +136,7 @@ fn whatever_becomes_of_the_rows_of_the_past_their_logs_are_found_again() {
         assert_eq!(first, expected.iter().map(|log| log.clone().unwrap()).collect::<Vec<_>>(), "at once: {change}");
         assert_eq!(logs(&EmbeddedStore::open_read_only(directory.path()).unwrap()), expected, "by a read-only store: {change}");
         (0..2).for_each(|_| drop(block_on(store.finish_deliveries(Vec::new()))));
-        assert!(store.stats().mended > 0, "{change}");
+        assert!(store.stats().repaired > 0, "{change}");
         let listed = block_on(store.list_runs(RunQuery::default())).unwrap();
         assert_eq!(listed.runs.len(), RUNS.len(), "{change}");
         drop(store);
@@ -164,7 +164,7 @@ fn a_copy_of_a_run_in_another_namespace_keeps_its_generations_when_damaged_rows_
     let store = open(directory.path());
     terminate(&store, "a");
     let logs: Vec<Vec<Record>> = (0..GENERATIONS).map(|generation| log(&store, "a", generation).unwrap()).collect();
-    let restore = RestoreRun { key: copied.clone(), what: Restore::Run { logs: logs.clone() }, news: Vec::new() };
+    let restore = RestoreRun { key: copied.clone(), what: Restore::Run { logs: logs.clone() }, outbox: Vec::new() };
     assert!(block_on(store.restore_run(restore)).unwrap().created);
     drop(store);
     let db = Connection::open(directory.path().join("onward.db")).unwrap();

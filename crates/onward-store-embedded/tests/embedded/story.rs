@@ -106,7 +106,7 @@ impl Teller {
             waits: !events.iter().any(Event::is_step_result),
             end_over_unread: true,
             events,
-            is_standing: false,
+            is_while_paused: false,
             carries: Default::default(),
         };
         let count = commit.events.len() as u64;

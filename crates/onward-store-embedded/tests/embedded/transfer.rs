@@ -25,7 +25,7 @@ fn export(store: &dyn Store, key: &RunKey) -> String {
 fn import(store: &dyn Store, text: &str) -> bool {
     let mut created = false;
     for run in transfer::read(text).unwrap() {
-        let restore = RestoreRun { key: run.key, what: Restore::Run { logs: run.logs }, news: Vec::new() };
+        let restore = RestoreRun { key: run.key, what: Restore::Run { logs: run.logs }, outbox: Vec::new() };
         created |= block_on(store.restore_run(restore)).unwrap().created;
     }
     created
@@ -51,7 +51,7 @@ fn commit(store: &dyn Store, key: &RunKey, events: Vec<Event>, worker: &str) {
         events,
         waits: true,
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     };
     block_on(store.commit(commit)).unwrap();

@@ -37,14 +37,14 @@ fn of_url(url: &str) -> (String, TlsMode) {
 
 /// Parses words separated by whitespace; values with whitespace are in single quotes, and a backslash escapes the next character.
 fn of_words(text: &str) -> (String, TlsMode) {
-    let (mut wish, mut rest, mut left) = (TlsMode::default(), String::new(), text.trim_start());
-    while !left.is_empty() {
-        let (word, behind) = left.split_at(end_of_word(left));
+    let (mut wish, mut rest, mut remaining) = (TlsMode::default(), String::new(), text.trim_start());
+    while !remaining.is_empty() {
+        let (word, behind) = remaining.split_at(end_of_word(remaining));
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         if !note(&mut wish, name.trim(), || unquoted(value.trim())) {
             rest = rest + word + " ";
         }
-        left = behind.trim_start();
+        remaining = behind.trim_start();
     }
     (rest.trim_end().to_owned(), wish)
 }

@@ -187,7 +187,7 @@ async fn read_by<T: Send>(line: &mut LazyConnection, to: Arc<Slot<T>>, work: imp
     }
     let answer = answer.map_err(Trouble::into_error);
     if let Err(error) = &answer {
-        line.shared.mend_by(error);
+        line.shared.repair_after(error);
     }
     to.put(answer);
     to.release();

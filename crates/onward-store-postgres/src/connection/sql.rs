@@ -104,32 +104,32 @@ pub(crate) struct Db {
 
 impl Db {
     pub async fn connect(entrance: &Entrance) -> Outcome<Db> {
-        Db::hearing(entrance, |_| {}).await
+        Db::connect_with(entrance, |_| {}).await
     }
 
     /// Opens a connection that receives the notifications on our channel.
     pub async fn listening(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
-        let (db, heard) = Db::deaf(entrance).await?;
+        let (db, payloads) = Db::deaf(entrance).await?;
         db.execute("LISTEN onward").await?;
-        Ok((db, heard))
+        Ok((db, payloads))
     }
 
     /// Opens a connection without LISTEN; the receiver stays open as long as the connection.
     pub async fn deaf(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
-        let (to, heard) = unbounded_channel();
+        let (to, payloads) = unbounded_channel();
         let hear = move |message| {
             if let AsyncMessage::Notification(notification) = message {
                 let _ = to.send(notification.payload().to_owned());
             }
         };
-        Ok((Db::hearing(entrance, hear).await?, heard))
+        Ok((Db::connect_with(entrance, hear).await?, payloads))
     }
 
-    async fn hearing(entrance: &Entrance, heard: impl FnMut(AsyncMessage) + 'static) -> Outcome<Db> {
+    async fn connect_with(entrance: &Entrance, on_message: impl FnMut(AsyncMessage) + 'static) -> Outcome<Db> {
         let (client, connection, _counted) = entrance.dial().await?;
         let watch = Watch::new(entrance.silence_max);
         // Ends with the client, or with an error that the client's next call returns.
-        tokio::task::spawn_local(carry(connection, watch.clone(), heard));
+        tokio::task::spawn_local(carry(connection, watch.clone(), on_message));
         Ok(Db { client, watch, _counted })
     }
 

@@ -81,7 +81,11 @@ impl Drop for WaitGuard<'_> {
 }
 
 /// Drives a connection until it ends, or until it was silent for too long with a statement pending (DB11).
-pub(crate) async fn carry(mut connection: Connection<Socket, Stream>, watch: Rc<Watch>, mut heard: impl FnMut(AsyncMessage)) {
+pub(crate) async fn carry(
+    mut connection: Connection<Socket, Stream>,
+    watch: Rc<Watch>,
+    mut on_message: impl FnMut(AsyncMessage),
+) {
     let part = watch.limit / PARTS;
     let mut timer = pin!(tokio::time::sleep(part));
     let mut silent = 0;
@@ -89,7 +93,7 @@ pub(crate) async fn carry(mut connection: Connection<Socket, Stream>, watch: Rc<
         let is_part_over = timer.as_mut().poll(cx).is_ready();
         while let Poll::Ready(message) = connection.poll_message(cx) {
             match message {
-                Some(Ok(message)) => heard(message),
+                Some(Ok(message)) => on_message(message),
                 // Pending statements fail with the error.
                 Some(Err(_)) | None => return Poll::Ready(()),
             }

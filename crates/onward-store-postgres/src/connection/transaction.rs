@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::connection::sql::Db;
 use crate::connection::timeout::Patience;
-use crate::error::{Meaning, Outcome, Trouble, describe, meaning, told};
+use crate::error::{Meaning, Outcome, Trouble, describe, meaning, store_error};
 use crate::restore_guard::Verdict;
 use crate::shared::ServerShared;
 use crate::write::unit::UnitOfWork;
@@ -113,12 +113,12 @@ pub(crate) async fn transact<T>(
         let (error, is_unknown) = match tried {
             Ok(done) => return Ok(done),
             Err((Trouble::Refused(error), _)) => {
-                shared.mend_by(&error);
+                shared.repair_after(&error);
                 undo(line).await;
                 return Err(Fate::Undone(error));
             }
             Err((Trouble::Damaged(error), _)) => {
-                shared.mend_by(&error);
+                shared.repair_after(&error);
                 undo(line).await;
                 return Err(Fate::Damaged(error));
             }
@@ -138,10 +138,10 @@ pub(crate) async fn transact<T>(
             return Err(Fate::Undone(error)); // DB11
         }
         if meaning == Meaning::Other {
-            return Err(Fate::Damaged(told(&error))); // DB8: the batch is split
+            return Err(Fate::Damaged(store_error(&error))); // DB8: the batch is split
         }
         if attempt >= TRIES_MAX || !matches!(meaning, Meaning::Again | Meaning::Lost) {
-            return Err(Fate::Undone(told(&error)));
+            return Err(Fate::Undone(store_error(&error)));
         }
         shared.count(|stats| stats.retries += 1);
         tokio::time::sleep(pause(attempt)).await;
@@ -164,7 +164,7 @@ async fn attempt_once<T>(
 ) -> Result<(T, Aftermath), (Trouble, bool)> {
     let mut unit = begin(shared, db, wants).await.map_err(|trouble| (trouble, false))?;
     let done = AssertUnwindSafe(work(&mut unit)).catch_unwind().await;
-    unit.damaged.keys().chain(&unit.hurt).for_each(|key| shared.mend_soon(key));
+    unit.damaged.keys().chain(&unit.hurt).for_each(|key| shared.repair_soon(key));
     let answer =
         done.unwrap_or_else(|panic| Err(Trouble::Panicked(panic_message(&*panic)))).map_err(|trouble| (trouble, false))?;
     let after = unit.aftermath();

@@ -71,7 +71,7 @@ impl Notifications {
     }
 
     /// Queues the notification for a broadcast that was written here.
-    pub fn add_letter(&self, number: i64) {
+    pub fn add_broadcast(&self, number: i64) {
         let mut state = self.lock();
         state.words.broadcasts.insert(number);
         state.read.insert(number);
@@ -80,7 +80,7 @@ impl Notifications {
     }
 
     /// Returns whether notifications arrive: this server receives its own.
-    pub fn can_hear(&self) -> bool {
+    pub fn can_receive(&self) -> bool {
         self.lock().own_at.is_some_and(|at| at.elapsed() < BELIEVED_FOR)
     }
 
@@ -95,37 +95,37 @@ pub(crate) async fn run(shared: Arc<ServerShared>, listen: bool) {
     loop {
         // Without listeners there is nothing to receive for.
         while !shared.has_listeners() {
-            shared.hints.wake.notified().await;
+            shared.notifications.wake.notified().await;
         }
         let opened = if listen { Db::listening(&shared.entrance).await } else { Db::deaf(&shared.entrance).await };
-        if let Ok((db, mut heard)) = opened {
+        if let Ok((db, mut payloads)) = opened {
             if !std::mem::take(&mut is_first) {
                 shared.tell_change(Change::Missed);
             }
-            let _ = serve(&shared, &db, &mut heard).await;
+            let _ = serve(&shared, &db, &mut payloads).await;
         }
-        shared.hints.lock().own_at = None;
+        shared.notifications.lock().own_at = None;
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-async fn serve(shared: &ServerShared, db: &Db, heard: &mut UnboundedReceiver<String>) -> Outcome<()> {
+async fn serve(shared: &ServerShared, db: &Db, payloads: &mut UnboundedReceiver<String>) -> Outcome<()> {
     let mut hello = tokio::time::interval(HELLO_EVERY);
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            payload = heard.recv() => match payload {
+            payload = payloads.recv() => match payload {
                 Some(payload) => hear(shared, db, &payload).await?,
                 None => return Ok(()),
             },
             _ = hello.tick() => send(shared, db, true).await?,
             _ = look.tick() => {
-                if !shared.hints.can_hear() {
+                if !shared.notifications.can_receive() {
                     read_broadcasts(shared, db, None).await?;
                 }
             }
-            () = shared.hints.wake.notified() => {
+            () = shared.notifications.wake.notified() => {
                 send(shared, db, false).await?;
                 tokio::time::sleep(PACE).await;
             }
@@ -134,7 +134,7 @@ async fn serve(shared: &ServerShared, db: &Db, heard: &mut UnboundedReceiver<Str
 }
 
 async fn send(shared: &ServerShared, db: &Db, hello: bool) -> Outcome<()> {
-    let words = std::mem::take(&mut shared.hints.lock().words);
+    let words = std::mem::take(&mut shared.notifications.lock().words);
     if words.is_empty() && !hello {
         return Ok(());
     }
@@ -147,7 +147,7 @@ async fn send(shared: &ServerShared, db: &Db, hello: bool) -> Outcome<()> {
 async fn hear(shared: &ServerShared, db: &Db, payload: &str) -> Outcome<()> {
     let Some((server, words)) = parse(payload) else { return Ok(()) };
     let is_new = {
-        let mut state = shared.hints.lock();
+        let mut state = shared.notifications.lock();
         if server == shared.server {
             state.own_at = Some(Instant::now());
             return Ok(());
@@ -190,12 +190,12 @@ async fn read_broadcasts(shared: &ServerShared, db: &Db, numbers: Option<BTreeSe
     };
     let rows = db.query(&sql).await?;
     for row in &rows {
-        let is_new = shared.hints.lock().read.insert(row.get(0));
+        let is_new = shared.notifications.lock().read.insert(row.get(0));
         if is_new {
-            shared.tell_change(Change::Told { message: row.get(1) });
+            shared.tell_change(Change::Broadcast { message: row.get(1) });
         }
     }
-    let mut state = shared.hints.lock();
+    let mut state = shared.notifications.lock();
     while state.read.len() > 10_000 {
         state.read.pop_first();
     }

@@ -17,9 +17,10 @@ impl UnitOfWork<'_> {
             self.db.query(&Sql::new("DELETE FROM onward.servers WHERE id = $1").text(server.id.as_str())).await?;
             return Ok(());
         };
-        let text = "INSERT INTO onward.servers(id, url, version, started, heard, until, roster) VALUES ($1, $2, $3, $4, $5, $6, $7)
-          ON CONFLICT (id) DO UPDATE SET url = excluded.url, version = excluded.version, heard = excluded.heard, until = excluded.until,
-            roster = excluded.roster";
+        let text = "INSERT INTO onward.servers(id, url, version, started, last_seen, until, workers)
+          VALUES ($1, $2, $3, $4, $5, $6, $7)
+          ON CONFLICT (id) DO UPDATE SET url = excluded.url, version = excluded.version, last_seen = excluded.last_seen,
+            until = excluded.until, workers = excluded.workers";
         let sql = Sql::new(text)
             .text(server.id.as_str())
             .text(server.url.as_str())
@@ -27,7 +28,7 @@ impl UnitOfWork<'_> {
             .number(server.started_at.0 as i64)
             .number(self.set.now.0 as i64)
             .number(self.set.now.after(lease).0 as i64)
-            .bytes(server.roster.clone());
+            .bytes(server.workers.clone());
         self.db.query(&sql).await?;
         Ok(())
     }
@@ -37,15 +38,15 @@ impl UnitOfWork<'_> {
         let now = self.set.now.0 as i64;
         let statements = [
             Sql::new("DELETE FROM onward.servers WHERE until <= $1").number(now),
-            Sql::new("SELECT id, url, version, started, heard, roster FROM onward.servers WHERE until > $1 ORDER BY id")
+            Sql::new("SELECT id, url, version, started, last_seen, workers FROM onward.servers WHERE until > $1 ORDER BY id")
                 .number(now),
         ];
         let answers = self.db.pipeline(None, &statements, None).await?;
         let read = |row: &tokio_postgres::Row| {
             let at = |column: usize| Timestamp(row.get::<_, i64>(column) as u64);
             let id = Name::new(row.get::<_, String>(0)).map_err(|_| damaged("a server's row", "its id is not readable"))?;
-            let (url, version, roster) = (row.get(1), row.get(2), row.get(5));
-            Ok(ServerInfo { id, url, version, started_at: at(3), heard_at: at(4), roster })
+            let (url, version, workers) = (row.get(1), row.get(2), row.get(5));
+            Ok(ServerInfo { id, url, version, started_at: at(3), last_seen_at: at(4), workers })
         };
         answers.last().into_iter().flatten().map(read).collect()
     }

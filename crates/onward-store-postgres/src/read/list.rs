@@ -188,13 +188,13 @@ async fn read_whole<C: HasPayloads>(
     db: &Db,
     sql: &Sql,
     read: impl Fn(&[u8]) -> Outcome<Option<C>>,
-    is_asked_for: bool,
+    is_requested: bool,
 ) -> Outcome<Vec<C>> {
     let mut found = Vec::new();
     for row in db.query(sql).await? {
         let Some(carrier) = read(row.get(1))? else { continue };
         match restore_payloads(db, row.get(0), carrier).await {
-            Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_asked_for => {}
+            Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_requested => {}
             restored => found.push(restored?),
         }
     }

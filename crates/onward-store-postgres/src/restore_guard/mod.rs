@@ -134,11 +134,11 @@ impl RestoreGuard {
         let texts =
             [self.sight(), location, Sql::new("SELECT location, EXISTS (SELECT 1 FROM onward.runs) FROM onward.restore_guard")];
         let answers = db.pipeline(None, &texts, None).await?;
-        let (mut sight, actual, said) = (read(&answers[0], 0)?, text(&answers[1]), text(&answers[2]));
+        let (mut sight, actual, expected) = (read(&answers[0], 0)?, text(&answers[1]), text(&answers[2]));
         let is_used = answers[2].first().is_some_and(|row| row.get(1));
         let is_known_floor = known.is_none_or(|known| known.floor == sight.floor);
         let is_shorter = is_known_floor && known.is_some_and(|known| sight.written < known.written);
-        let is_another = actual != said;
+        let is_another = actual != expected;
         if is_another || is_shorter {
             // A database without runs has no leases.
             if is_used {

@@ -44,23 +44,23 @@ impl ShardedStore {
         let order = self.rotated();
         let parts: BTreeMap<usize, usize> = order.iter().copied().zip(parts(limit, order.len())).collect();
         let (first, mut rest): (Vec<usize>, Vec<usize>) = order.iter().partition(|position| parts[*position] > 0);
-        let asked = first.iter().map(|position| ask(&self.databases[*position], parts[position])).collect();
-        let mut answers: Answers<T> = first.into_iter().zip(join_all(asked).await).collect();
-        let mut left = limit;
+        let requests = first.iter().map(|position| ask(&self.databases[*position], parts[position])).collect();
+        let mut answers: Answers<T> = first.into_iter().zip(join_all(requests).await).collect();
+        let mut remaining = limit;
         for (position, answer) in answers.iter().filter_map(|(position, answer)| Some((*position, answer.as_ref().ok()?))) {
             let used = used(answer, parts[&position]);
-            left = left.saturating_sub(used.count);
+            remaining = remaining.saturating_sub(used.count);
             rest.extend(used.may_have_more.then_some(position));
         }
         for position in rest {
-            if left == 0 {
+            if remaining == 0 {
                 break;
             }
-            let more = ask(&self.databases[position], left).await;
-            left = left.saturating_sub(more.as_ref().map_or(0, |more| used(more, left).count));
+            let more = ask(&self.databases[position], remaining).await;
+            remaining = remaining.saturating_sub(more.as_ref().map_or(0, |more| used(more, remaining).count));
             answers.push((position, more));
         }
-        let is_cut = limit > 0 && left == 0;
+        let is_cut = limit > 0 && remaining == 0;
         Ok(Round { answers: some_answers(answers)?, is_cut })
     }
 }

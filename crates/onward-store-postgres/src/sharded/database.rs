@@ -50,7 +50,7 @@ pub struct ShardDatabase {
     /// Whether a probe is running.
     is_questioned: AtomicBool,
     /// Time of the last response, in milliseconds since `born`.
-    heard_at: AtomicU64,
+    last_seen_at: AtomicU64,
     born: Instant,
     /// A query for due work that took too long to wait for.
     expiring: Mutex<Option<StoreFuture<'static, Expired>>>,
@@ -68,7 +68,7 @@ impl ShardDatabase {
             down: Mutex::default(),
             fallen: Notify::new(),
             is_questioned: AtomicBool::default(),
-            heard_at: AtomicU64::default(),
+            last_seen_at: AtomicU64::default(),
             born: Instant::now(),
             expiring: Mutex::default(),
         }
@@ -118,10 +118,10 @@ impl ShardDatabase {
             if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                 return Poll::Ready(self.noted(answer));
             }
-            let told = fallen.as_mut().poll(cx);
+            let notified = fallen.as_mut().poll(cx);
             match self.refusal() {
                 Some(error) => Poll::Ready(Err(error)),
-                None if told.is_ready() => {
+                None if notified.is_ready() => {
                     // It went down and came back: the earlier request may still complete.
                     fallen.set(self.fallen.notified());
                     cx.waker().wake_by_ref();
@@ -171,7 +171,7 @@ impl ShardDatabase {
     }
 
     fn answered(&self) {
-        self.heard_at.store(self.age(), Ordering::Release);
+        self.last_seen_at.store(self.age(), Ordering::Release);
         if !self.is_up() {
             *lock(&self.down) = None;
             self.is_up.store(true, Ordering::Release);
@@ -239,7 +239,7 @@ async fn question(database: Weak<ShardDatabase>, pace: Pace) {
             }
             // A database that responds to other requests is busy, not down.
             let Some(its) = database.upgrade() else { return };
-            let is_silent = its.heard_at.load(Ordering::Acquire)
+            let is_silent = its.last_seen_at.load(Ordering::Acquire)
                 <= asked_at.max(its.age().saturating_sub(pace.answer_max.as_millis() as u64));
             if is_silent && its.is_up() {
                 its.fell("it does not respond".to_owned());

@@ -16,11 +16,11 @@ use crate::sharded::routing::{Answers, ShardedStore, some_answers};
 impl ShardedStore {
     /// Sends a heartbeat to all databases. A slow one completes on its own, so that the others keep the session alive.
     pub(crate) async fn heartbeat_to_all(&self, worker: WorkerId, lease: Duration) -> Result<bool, StoreError> {
-        let asked = self.databases.iter().map(|database| -> Request<'_, _> {
+        let requests = self.databases.iter().map(|database| -> Request<'_, _> {
             let worker = worker.clone();
             Box::pin(database.ask(move |store| store.heartbeat(worker, lease)))
         });
-        let answers: Answers<bool> = self.prompt(asked.collect()).await.into_iter().enumerate().collect();
+        let answers: Answers<bool> = self.prompt(requests.collect()).await.into_iter().enumerate().collect();
         let known = some_answers(answers)?;
         let is_known = known.iter().any(|(_, known)| *known); // SD6
         if is_known && known.iter().any(|(_, known)| !known) {
@@ -31,8 +31,8 @@ impl ShardedStore {
     }
 
     /// Waits for all results, but only for `Pace::late` after the first success: a slower one counts as unavailable.
-    async fn prompt<T>(&self, asked: Vec<Request<'_, Result<T, StoreError>>>) -> Vec<Result<T, StoreError>> {
-        let mut asking = Requests::new(asked);
+    async fn prompt<T>(&self, requests: Vec<Request<'_, Result<T, StoreError>>>) -> Vec<Result<T, StoreError>> {
+        let mut asking = Requests::new(requests);
         let is_begun = |asking: &Requests<'_, _>| asking.answers.iter().flatten().any(Result::is_ok);
         poll_fn(|cx| if asking.poll(cx) || is_begun(&asking) { Poll::Ready(()) } else { Poll::Pending }).await;
         let rest = poll_fn(|cx| if asking.poll(cx) { Poll::Ready(()) } else { Poll::Pending });

@@ -28,10 +28,10 @@ impl<'a, T> Requests<'a, T> {
 
     /// Polls the pending requests; returns whether all results have arrived.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        for (asked, answer) in self.open.iter_mut().zip(&mut self.answers) {
-            if let Some(Poll::Ready(ready)) = asked.as_mut().map(|asked| asked.as_mut().poll(cx)) {
+        for (request, answer) in self.open.iter_mut().zip(&mut self.answers) {
+            if let Some(Poll::Ready(ready)) = request.as_mut().map(|request| request.as_mut().poll(cx)) {
                 *answer = Some(ready);
-                *asked = None;
+                *request = None;
             }
         }
         self.open.iter().all(Option::is_none)

@@ -29,24 +29,24 @@ impl ShardedStore {
         clock: Arc<dyn Clock>,
         pace: Pace,
     ) -> Result<ShardedStore, StoreError> {
-        let asked = databases.iter().map(|database| -> Request<'_, _> { database.store.read_shard() }).collect();
-        let answers: Vec<Result<Option<Shard>, StoreError>> = join_all(asked).await;
+        let requests = databases.iter().map(|database| -> Request<'_, _> { database.store.read_shard() }).collect();
+        let answers: Vec<Result<Option<Shard>, StoreError>> = join_all(requests).await;
         let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
         let known = answers.iter().filter_map(|answer| answer.as_ref().ok()).flatten().next();
-        let tells = new_cluster.is_some();
+        let marks = new_cluster.is_some();
         let mut cluster = known.map_or(new_cluster.unwrap_or_default(), |share| share.cluster.clone());
         let is_first = answers.iter().any(|answer| matches!(answer, Ok(None)));
         // Shards are recorded in order: a database without one before a database that has one was replaced.
-        let last_told = answers.iter().rposition(|answer| matches!(answer, Ok(Some(_))));
+        let last_marked = answers.iter().rposition(|answer| matches!(answer, Ok(Some(_))));
         let share =
             |cluster: &str, position| Shard { cluster: cluster.to_owned(), position: position as u32, count: count as u32 };
-        let (mut shards, mut untold) = (Vec::new(), Vec::new());
+        let (mut shards, mut unmarked) = (Vec::new(), Vec::new());
         for (position, (Database { name, store }, answer)) in databases.into_iter().zip(answers).enumerate() {
             let (database, expected) =
                 (ShardDatabase::new(name, position, count, store, common.clone()), share(&cluster, position));
             shards.push(match answer {
-                Ok(None) if tells && last_told < Some(position) => {
-                    untold.push(position);
+                Ok(None) if marks && last_marked < Some(position) => {
+                    unmarked.push(position);
                     Arc::new(database)
                 }
                 Ok(found) => named(&database, check_share(&expected, found.as_ref())).map(|()| Arc::new(database))?,
@@ -54,7 +54,7 @@ impl ShardedStore {
                 Err(error) => database.unchecked(expected, &error),
             });
         }
-        for position in untold {
+        for position in unmarked {
             let database = &shards[position];
             let taken = database.noted(database.store.record_shard(share(&cluster, position)).await)?;
             // Of two concurrent first opens, the one counts that came first at the first database.

@@ -81,10 +81,10 @@ impl ShardedStore {
         question: impl for<'a> Fn(usize, &'a dyn Store) -> StoreFuture<'a, T> + Sync,
     ) -> Answers<T> {
         let question = &question;
-        let asked = positions.iter().map(|&position| -> Request<'_, _> {
+        let requests = positions.iter().map(|&position| -> Request<'_, _> {
             Box::pin(self.databases[position].ask(move |store| question(position, store)))
         });
-        let answers = join_all(asked.collect()).await;
+        let answers = join_all(requests.collect()).await;
         positions.into_iter().zip(answers).collect()
     }
 
@@ -95,7 +95,7 @@ impl ShardedStore {
     }
 
     /// Refuses a child whose id has another root run than its parent (SD2).
-    pub(crate) fn check_family(&self, key: &RunKey, parent: Option<&ParentLink>) -> Result<(), StoreError> {
+    pub(crate) fn check_root_run(&self, key: &RunKey, parent: Option<&ParentLink>) -> Result<(), StoreError> {
         let of = |key: &RunKey| (key.namespace.clone(), root_run(&key.id).to_owned());
         match parent {
             // With a single database, every run is in it.

@@ -24,14 +24,14 @@ use crate::sharded::routing::{ShardedStore, all_answers, listed, some_answers};
 
 impl Store for ShardedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
-        match self.check_family(&run.key, run.started.parent.as_ref()) {
+        match self.check_root_run(&run.key, run.started.parent.as_ref()) {
             Ok(()) => self.ask_one(&run.key.clone(), |store| store.start_run(run, claim)),
             Err(error) => refuse(error),
         }
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
-        match self.check_family(&restore.key, open_log(&restore.what).and_then(parent_of)) {
+        match self.check_root_run(&restore.key, open_log(&restore.what).and_then(parent_of)) {
             Ok(()) => self.ask_one(&restore.key.clone(), |store| store.restore_run(restore)),
             Err(error) => refuse(error),
         }
@@ -143,7 +143,7 @@ impl Store for ShardedStore {
         Box::pin(async move {
             let answers = some_answers(self.ask_all(|store| store.list_servers()).await)?;
             let mut servers: Vec<ServerInfo> = answers.into_iter().flat_map(|(_, servers)| servers).collect();
-            servers.sort_by(|a, b| a.id.cmp(&b.id).then(b.heard_at.cmp(&a.heard_at)));
+            servers.sort_by(|a, b| a.id.cmp(&b.id).then(b.last_seen_at.cmp(&a.last_seen_at)));
             servers.dedup_by(|later, first| later.id == first.id);
             Ok(servers)
         })
@@ -232,8 +232,8 @@ impl Store for ShardedStore {
                     SpendBy::Run | SpendBy::Tree => page_limit(query.limit),
                     SpendBy::Model | SpendBy::Day => usize::MAX,
                 };
-                let asked = SpendQuery { limit, ..query.clone() };
-                let lists = all_answers(self.ask_all(|store| store.spend(asked.clone())).await)?;
+                let limited = SpendQuery { limit, ..query.clone() };
+                let lists = all_answers(self.ask_all(|store| store.spend(limited.clone())).await)?;
                 Ok(ledger::merge(query.by, lists.into_iter().flatten(), page_limit(query.limit)))
             }),
         }

@@ -114,11 +114,11 @@ impl UnitOfWork<'_> {
             let (numbers, generations) = columns(&short);
             let rows = self.db.query(&Sql::new(LOG_BYTES).numbers(numbers).ints(generations)).await?;
             let bytes: HashMap<i64, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-            let mut left = SHORT_LOGS_BYTES;
+            let mut remaining = SHORT_LOGS_BYTES;
             short.retain(|run| {
                 let bytes = bytes.get(&run.own.rk).copied().unwrap_or(i64::MAX);
-                let fits = bytes <= left;
-                left -= if fits { bytes } else { 0 };
+                let fits = bytes <= remaining;
+                remaining -= if fits { bytes } else { 0 };
                 fits
             });
         }

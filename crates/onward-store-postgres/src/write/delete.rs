@@ -181,7 +181,7 @@ impl UnitOfWork<'_> {
             let (namespace, is_task, name, version) = kind.key();
             let key =
                 |text: &str| Sql::new(text).text(namespace.as_str()).flag(is_task).text(name.as_str()).text(text_of(version));
-            let sql = match kind.says_something() {
+            let sql = match kind.has_schemas() {
                 true => key("INSERT INTO onward.kinds(ns, task, kind, version, data) VALUES ($1, $2, $3, $4, $5)
                      ON CONFLICT (ns, task, kind, version) DO UPDATE SET data = excluded.data")
                 .bytes(seal(&kind)),

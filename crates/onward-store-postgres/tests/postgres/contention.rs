@@ -296,7 +296,7 @@ fn long_run() -> Vec<Vec<Record>> {
         let started = RunStarted { generation, first_seed, ..RunStarted::new(name("order"), json("{}"), 7) };
         let first = Record::input(Index(0), Timestamp(1), started.into());
         let (n, epoch, commit_id, horizon) = (0, Epoch(1), CommitId(u64::from(generation)), Index(0));
-        let commit = Some(CommitHeader { n, epoch, commit_id, horizon, waits: false, is_standing: false });
+        let commit = Some(CommitHeader { n, epoch, commit_id, horizon, waits: false, is_while_paused: false });
         let end = match generation == generations - 1 {
             true => RunCompleted { output: words, attempts: None }.into(),
             false => RunContinued { input: words, checkpoint: None }.into(),
@@ -314,7 +314,7 @@ fn a_run_that_takes_several_statements_is_written_whole_or_not_at_all() {
     let logs = long_run();
     let restore = || {
         let what = Restore::Run { logs: logs.clone() };
-        block_on(store.restore_run(RestoreRun { key: key("r"), what, news: Vec::new() }))
+        block_on(store.restore_run(RestoreRun { key: key("r"), what, outbox: Vec::new() }))
     };
     // The second statement with records is refused, and the first one is rolled back, too.
     database

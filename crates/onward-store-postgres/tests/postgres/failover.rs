@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onward_core::run::Refusal;
-use onward_store::conformance::{Held, block_on};
+use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{Consequence, Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
 use onward_testkit::{Cluster, OWNER, Proxy, Settings};
@@ -65,7 +65,7 @@ impl Pair {
     }
 }
 
-fn go_on(store: &dyn Store, held: &mut Held, steps: std::ops::Range<u32>) {
+fn go_on(store: &dyn Store, held: &mut HeldRun, steps: std::ops::Range<u32>) {
     steps.for_each(|ordinal| commit(store, held, vec![step(ordinal)]));
 }
 

@@ -9,7 +9,7 @@ use onward_core::event::{TaskScheduled, TimerStarted};
 use onward_core::run::Commit;
 use onward_core::task::{RetryPolicy, TaskOptions, TaskReport};
 use onward_core::{CallId, Event, Failure, Hash, Index, Namespace, Timestamp};
-use onward_store::conformance::{Held, block_on};
+use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, ManualClock, Store};
 
 use crate::kit::{commit, connect_at, database, json, key, name, new_run, seconds, signal, start_held, worker};
@@ -23,7 +23,7 @@ fn put_to_sleep(store: &dyn Store, now: Timestamp) {
     let starts: Vec<_> = (0..TIMERS).map(|number| store.start_run(new_run(&format!("r{number}")), Some(worker("w")))).collect();
     let mut commits = Vec::new();
     for (start, number) in starts.into_iter().zip(0..) {
-        let held = Held::new(&block_on(start).unwrap().claimed.unwrap());
+        let held = HeldRun::new(&block_on(start).unwrap().claimed.unwrap());
         let due_at = now.after(Duration::from_millis(1_000 + TIMERS - number));
         let timer = held.commit(vec![TimerStarted { call_id: CallId::root(0), due_at }.into()]);
         commits.push((store.commit(Commit { waits: true, ..timer }), held));

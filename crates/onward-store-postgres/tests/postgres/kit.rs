@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_core::event::{ApprovalRequested, RunStarted, SignalReceived, StepCompleted};
 use onward_core::run::{Input, NewRun};
 use onward_core::{CallId, Event, Index, Name, Namespace, Payload, RunId, RunKey, WorkerId};
-use onward_store::conformance::{Held, block_on};
+use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{ClaimRuns, Clock, Store};
 use onward_store_postgres::{Options, PostgresStore};
 use onward_testkit::{Cluster, Database};
@@ -77,19 +77,19 @@ pub fn step(ordinal: u32) -> Event {
 }
 
 /// Starts a run that a worker holds.
-pub fn start_held(store: &dyn Store, id: &str, by: &str) -> Held {
+pub fn start_held(store: &dyn Store, id: &str, by: &str) -> HeldRun {
     let started = block_on(store.start_run(new_run(id), Some(worker(by)))).unwrap();
-    Held::new(&started.claimed.expect("a new run is leased"))
+    HeldRun::new(&started.claimed.expect("a new run is leased"))
 }
 
-pub fn claim(store: &dyn Store, by: &str, limit: usize) -> Vec<Held> {
+pub fn claim(store: &dyn Store, by: &str, limit: usize) -> Vec<HeldRun> {
     let knows = Arc::new(BTreeMap::from([(name("order"), vec![None])]));
     let request = ClaimRuns { worker: worker(by), namespace: Namespace::default(), knows, limit };
-    block_on(store.claim_runs(request)).unwrap().iter().map(Held::new).collect()
+    block_on(store.claim_runs(request)).unwrap().iter().map(HeldRun::new).collect()
 }
 
 /// Commits; the commit must be accepted.
-pub fn commit(store: &dyn Store, held: &mut Held, events: Vec<Event>) {
+pub fn commit(store: &dyn Store, held: &mut HeldRun, events: Vec<Event>) {
     let count = events.len();
     let committed = block_on(store.commit(held.commit(events))).unwrap();
     held.advance(count, committed);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onward_core::run::Committed;
 use onward_core::{Event, Index};
-use onward_store::conformance::{Held, block_on};
+use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{Consequence, Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
 use onward_testkit::{Cluster, OWNER, Proxy, Settings};
@@ -74,7 +74,7 @@ fn go_through(url: &str, id: &str, is_enough: impl Fn() -> bool) -> u64 {
 }
 
 /// Claims a run. A claim whose response was lost has leased the run to this worker: it is busy, and listed among its leases.
-fn claim_by_name(store: &PostgresStore, id: &str) -> (Held, u64) {
+fn claim_by_name(store: &PostgresStore, id: &str) -> (HeldRun, u64) {
     let mut unknown = 0;
     loop {
         let (claimed, lost) = insist(|| {
@@ -89,7 +89,7 @@ fn claim_by_name(store: &PostgresStore, id: &str) -> (Held, u64) {
         });
         unknown += lost;
         if let Some(claimed) = claimed.claimed {
-            return (Held::new(&claimed), unknown);
+            return (HeldRun::new(&claimed), unknown);
         }
     }
 }
@@ -101,7 +101,7 @@ fn a_run_goes_on_over_restarts_of_the_server() {
     let url = cluster.url("postgres");
     let store = Arc::new(block_on(PostgresStore::connect(&url, Options::default())).unwrap());
     let started = block_on(store.start_run(new_run("r"), Some(worker("w")))).unwrap();
-    let mut held = Held::new(&started.claimed.expect("a new run is leased"));
+    let mut held = HeldRun::new(&started.claimed.expect("a new run is leased"));
     let its = store.clone();
     let steps: u32 = 400;
     let running = std::thread::spawn(move || {

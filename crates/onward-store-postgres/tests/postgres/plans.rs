@@ -6,7 +6,7 @@ use onward_core::CallId;
 use onward_core::event::{ApprovalRequested, ChildStarted, OnParentClose, TaskScheduled, TimerStarted};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Hash, Index, RunId, Timestamp};
-use onward_store::conformance::{Held, block_on};
+use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{ClaimTasks, KnownRun, RunQuery, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
@@ -50,11 +50,11 @@ fn busy(ordinal: usize) -> Vec<onward_core::Event> {
 }
 
 /// Starts runs with rows in every table; half of them are held by `w`.
-pub fn fill(store: &Arc<PostgresStore>) -> Vec<Held> {
+pub fn fill(store: &Arc<PostgresStore>) -> Vec<HeldRun> {
     let starts: Vec<_> =
         (0..RUNS).map(|run| store.start_run(new_run(&format!("r{run}")), (run % 2 == 0).then(|| worker("w")))).collect();
-    let held: Vec<Held> =
-        starts.into_iter().filter_map(|start| block_on(start).unwrap().claimed).map(|run| Held::new(&run)).collect();
+    let held: Vec<HeldRun> =
+        starts.into_iter().filter_map(|start| block_on(start).unwrap().claimed).map(|run| HeldRun::new(&run)).collect();
     let commits: Vec<_> = held.iter().enumerate().map(|(ordinal, held)| store.commit(held.commit(busy(ordinal)))).collect();
     let mut held = held;
     for (held, commit) in held.iter_mut().zip(commits) {
@@ -68,7 +68,7 @@ pub fn fill(store: &Arc<PostgresStore>) -> Vec<Held> {
 }
 
 /// Runs every hot operation a few times.
-pub fn work(store: &Arc<PostgresStore>, held: &mut [Held]) {
+pub fn work(store: &Arc<PostgresStore>, held: &mut [HeldRun]) {
     for (round, own) in held.iter_mut().take(5).enumerate() {
         own.horizon = Index(own.horizon.0 + 1); // the signal
         commit(&**store, own, vec![step(10 + round as u32)]);
@@ -88,8 +88,8 @@ pub fn work(store: &Arc<PostgresStore>, held: &mut [Held]) {
         }
         block_on(store.expire(100)).unwrap();
         block_on(store.heartbeat(worker("v"), seconds(30))).unwrap();
-        let news = block_on(store.outbox_messages(5)).unwrap();
-        block_on(store.finish_deliveries(news.into_iter().map(|(id, _)| id).collect())).unwrap();
+        let outbox = block_on(store.outbox_messages(5)).unwrap();
+        block_on(store.finish_deliveries(outbox.into_iter().map(|(id, _)| id).collect())).unwrap();
         block_on(store.list_runs(RunQuery { limit: 20, ..RunQuery::default() })).unwrap();
         let ended = onward_core::event::RunCompleted { output: json("1"), attempts: None };
         own.horizon = Index(block_on(store.read_run(own.key(), None)).unwrap().unwrap().next_index.0 - 1);
@@ -124,7 +124,8 @@ fn commits_of_runs_that_go_on_together_write_to_no_index_of_runs() {
     let database = database();
     let store = connect(&database, Options::default());
     let starts: Vec<_> = (0..400).map(|run| store.start_run(new_run(&format!("r{run}")), Some(worker("w")))).collect();
-    let mut held: Vec<Held> = starts.into_iter().map(|start| Held::new(&block_on(start).unwrap().claimed.unwrap())).collect();
+    let mut held: Vec<HeldRun> =
+        starts.into_iter().map(|start| HeldRun::new(&block_on(start).unwrap().claimed.unwrap())).collect();
     for round in 0..10 {
         let commits: Vec<_> = held.iter().map(|held| store.commit(held.commit(vec![step(round)]))).collect();
         for (held, commit) in held.iter_mut().zip(commits) {

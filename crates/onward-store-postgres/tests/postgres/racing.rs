@@ -69,7 +69,7 @@ fn a_run_that_is_being_deleted_is_whole_or_gone_for_whoever_asks() {
 }
 
 /// Ends a run despite unread signals.
-fn end(store: &dyn Store, held: onward_store::conformance::Held) {
+fn end(store: &dyn Store, held: onward_store::conformance::HeldRun) {
     let mut last = held.commit(vec![Event::from(RunCompleted { output: json("1"), attempts: None })]);
     last.waits = false;
     last.end_over_unread = true;

@@ -7,7 +7,7 @@ use onward_core::event::TaskScheduled;
 use onward_core::run::Refusal;
 use onward_core::task::{Task, TaskOptions, TaskReport};
 use onward_core::{CallId, Event, Hash, Namespace};
-use onward_store::conformance::{Held, block_on};
+use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{ClaimTasks, Consequence, Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
 use onward_testkit::{Cluster, Settings};
@@ -18,9 +18,9 @@ use crate::kit::{claim, json, key, log, name, new_run, seconds, signal, start_he
 struct Servers {
     stores: [Arc<PostgresStore>; 2],
     /// Leased before the backup, with a signal that came after it.
-    before: Held,
+    before: HeldRun,
     /// Leased after the backup, through the other server.
-    after: Held,
+    after: HeldRun,
     task: Task,
 }
 
@@ -47,7 +47,7 @@ fn insist<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Result<T, St
 }
 
 /// Creates the state of the backup: a run that `w1` holds, one without a holder, and one with a task.
-fn prepare(url: &str) -> ([Arc<PostgresStore>; 2], Held) {
+fn prepare(url: &str) -> ([Arc<PostgresStore>; 2], HeldRun) {
     let connect = || Arc::new(block_on(PostgresStore::connect(url, Options::default())).unwrap());
     let stores = [connect(), connect()];
     let mut with_task = start_held(&*stores[0], "with-task", "w0");
@@ -61,7 +61,7 @@ fn prepare(url: &str) -> ([Arc<PostgresStore>; 2], Held) {
 }
 
 /// Works on between the backup and its restore.
-fn go_on(stores: [Arc<PostgresStore>; 2], mut before: Held) -> Servers {
+fn go_on(stores: [Arc<PostgresStore>; 2], mut before: HeldRun) -> Servers {
     let appended = insist(|| block_on(stores[0].append_input(key("before"), signal(Some("lost"))))).unwrap();
     before.horizon = appended.index;
     let after = claim(&*stores[1], "w2", 1).pop().expect("the run is free");

@@ -7,7 +7,7 @@ use onward_core::event::{ApprovalRequested, AttributeSet, RunCompleted, RunFaile
 use onward_core::run::Input;
 use onward_core::task::TaskOptions;
 use onward_core::{AttributeValue, CallId, Failure, Hash};
-use onward_store::conformance::{Held, block_on};
+use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{Delete, ManualClock, Retention, Store};
 use onward_store_postgres::PostgresStore;
 
@@ -18,7 +18,8 @@ pub fn finish(store: &Arc<PostgresStore>, runs: std::ops::Range<usize>) {
     for chunk in runs.collect::<Vec<_>>().chunks(500) {
         let starts: Vec<_> =
             chunk.iter().map(|run| store.start_run(new_run(&format!("done-{run}")), Some(worker("w")))).collect();
-        let held: Vec<Held> = starts.into_iter().map(|start| Held::new(&block_on(start).unwrap().claimed.unwrap())).collect();
+        let held: Vec<HeldRun> =
+            starts.into_iter().map(|start| HeldRun::new(&block_on(start).unwrap().claimed.unwrap())).collect();
         let ended = || RunCompleted { output: json("1"), attempts: None }.into();
         let ends: Vec<_> = held.iter().map(|held| store.commit(held.commit(vec![ended()]))).collect();
         for end in ends {
@@ -67,7 +68,7 @@ fn no_row_of_any_table_has_what_a_deleted_run_held() {
         let id = format!("r-{bytes}");
         let mut new = new_run(&id);
         new.started.input = payload("input");
-        let mut held = Held::new(&block_on(store.start_run(new, Some(worker("w")))).unwrap().claimed.unwrap());
+        let mut held = HeldRun::new(&block_on(store.start_run(new, Some(worker("w")))).unwrap().claimed.unwrap());
         let (call_id, value) = (CallId::root(1), Some(AttributeValue::Text(CANARY.to_owned())));
         let input_hash = Hash::of(&payload("task"));
         let (kind, input, options) = (name("mail"), payload("task"), TaskOptions::default());

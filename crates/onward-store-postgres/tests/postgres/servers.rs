@@ -209,8 +209,8 @@ fn servers_are_known_for_as_long_as_they_say_so() {
         url: format!("http://{id}"),
         version: "1".to_owned(),
         started_at: Timestamp(7),
-        heard_at: clock.now(),
-        roster: vec![1, 2, 3],
+        last_seen_at: clock.now(),
+        workers: vec![1, 2, 3],
     };
     block_on(one.announce_server(server("a"), Some(seconds(10)))).unwrap();
     block_on(other.announce_server(server("b"), Some(seconds(20)))).unwrap();

@@ -30,7 +30,7 @@ impl Listener for Ear {
         match change {
             Change::Elsewhere { run, .. } => heard.elsewhere.push(run.clone()),
             Change::WorkElsewhere { namespace } => heard.work.push(namespace.clone()),
-            Change::Told { message } => heard.told.push(message.to_vec()),
+            Change::Broadcast { message } => heard.told.push(message.to_vec()),
             Change::Missed => heard.missed += 1,
             _ => {}
         }
@@ -110,9 +110,9 @@ fn what_another_server_appended_is_found_without_any_hint() {
     let known = |id: &str| KnownRun { run: key(id), generation: 0, next: Index(1) };
     assert_eq!(block_on(here.read_since(vec![known("r"), known("quiet")])).unwrap(), []);
     block_on(there.append_input(key("r"), signal(None))).unwrap();
-    let news = block_on(here.read_since(vec![known("r"), known("quiet")])).unwrap();
-    assert_eq!(news.len(), 1);
-    assert_eq!((news[0].head.epoch, news[0].records.len()), (held.head.epoch, 1));
+    let outbox = block_on(here.read_since(vec![known("r"), known("quiet")])).unwrap();
+    assert_eq!(outbox.len(), 1);
+    assert_eq!((outbox[0].head.epoch, outbox[0].records.len()), (held.head.epoch, 1));
 }
 
 /// The listening connection is cut: listeners get `Missed`.

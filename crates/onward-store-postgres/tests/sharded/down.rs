@@ -53,10 +53,10 @@ async fn ask_about(site: &Site, run: &RunKey) -> Vec<(&'static str, &'static str
         waits: true,
         events: Vec::new(),
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     };
-    let restore = RestoreRun { key: run.clone(), what: Restore::Run { logs: Vec::new() }, news: Vec::new() };
+    let restore = RestoreRun { key: run.clone(), what: Restore::Run { logs: Vec::new() }, outbox: Vec::new() };
     let of_run = Some(run.clone());
     vec![
         ("start_run", code(store.start_run(new_run(run.id.as_str()), None).await)),
@@ -90,8 +90,8 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
         url: String::new(),
         version: String::new(),
         started_at: Timestamp(0),
-        heard_at: Timestamp(0),
-        roster: vec![1, 2, 3],
+        last_seen_at: Timestamp(0),
+        workers: vec![1, 2, 3],
     };
     let kind = KindSchemas {
         namespace: namespace(),
@@ -346,7 +346,7 @@ fn timer(head: &onward_core::RunHead, ordinal: u32) -> onward_core::run::Commit 
         waits: true,
         events: vec![onward_core::event::TimerStarted { call_id: CallId::root(ordinal), due_at }.into()],
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     }
 }

@@ -27,14 +27,14 @@ async fn send(site: &Site, id: &str, receivers: &[String]) {
         waits: true,
         events: receivers.iter().enumerate().map(signal).collect(),
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     };
     site.store.commit(commit).await.unwrap();
 }
 
-fn receivers(news: &[(onward_store::OutboxId, OutboxMessage)]) -> Vec<String> {
-    news.iter().map(|(_, delivery)| delivery.receiver().id.to_string()).collect()
+fn receivers(outbox: &[(onward_store::OutboxId, OutboxMessage)]) -> Vec<String> {
+    outbox.iter().map(|(_, delivery)| delivery.receiver().id.to_string()).collect()
 }
 
 #[test]
@@ -45,13 +45,13 @@ fn news_of_all_databases_come_in_turn_and_are_finished_where_they_are() {
         for database in 0..3 {
             send(&site, &id_in(database, 0), &to).await;
         }
-        let news = site.store.outbox_messages(6).await.unwrap();
+        let outbox = site.store.outbox_messages(6).await.unwrap();
         let mut first_two = [&to[0], &to[0], &to[0], &to[1], &to[1], &to[1]].map(String::clone).to_vec();
         first_two.sort();
-        let mut found = receivers(&news);
+        let mut found = receivers(&outbox);
         found.sort();
         assert_eq!(found, first_two, "two of each, in order");
-        site.store.finish_deliveries(news.iter().map(|(id, _)| *id).collect()).await.unwrap();
+        site.store.finish_deliveries(outbox.iter().map(|(id, _)| *id).collect()).await.unwrap();
         let mut left = 0;
         for database in &site.databases {
             let rest = database.inner.outbox_messages(100).await.unwrap();

@@ -82,7 +82,7 @@ fn a_log_that_makes_a_run_an_open_child_of_another_family_is_refused() {
                 let end = onward_core::event::TerminateRequested { reason: String::new(), reset_to: None };
                 log.push(Record::input(onward_core::Index(1), site.now(), end.into()));
             }
-            site.store.restore_run(RestoreRun { key: run.key, what: Restore::Run { logs: vec![log] }, news: Vec::new() })
+            site.store.restore_run(RestoreRun { key: run.key, what: Restore::Run { logs: vec![log] }, outbox: Vec::new() })
         };
         assert_eq!(restore(child_of("p", "c"), false).await.unwrap_err().code(), "root_run_differs");
         // A closed child has no effects of its parent to receive.

@@ -33,7 +33,7 @@ fn end(head: &RunHead) -> onward_core::run::Commit {
         waits: false,
         events: vec![RunCompleted { output: Payload::null(), attempts: None }.into()],
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     }
 }

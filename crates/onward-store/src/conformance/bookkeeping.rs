@@ -12,7 +12,7 @@ use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens, day_of};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, CallId, Record, RunId, Status, Timestamp};
 
-use super::kit::{Held, Kit, completed, json, key, call_id, seconds, settled, signal, task_of, terminate, worker};
+use super::kit::{HeldRun, Kit, completed, json, key, call_id, seconds, settled, signal, task_of, terminate, worker};
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
@@ -109,11 +109,11 @@ impl Story {
     }
 
     /// Claims the run, whichever worker held it.
-    async fn take(&self, id: &str) -> Held {
+    async fn take(&self, id: &str) -> HeldRun {
         let (store, head) = (self.kit.store(), self.kit.head(id).await);
         store.release_run(key(id), head.epoch).await.unwrap();
         let taken = store.claim_run(key(id), worker("w"), Some(signal(None))).await.unwrap();
-        Held::new(&taken.claimed.expect("it has a signal to read"))
+        HeldRun::new(&taken.claimed.expect("it has a signal to read"))
     }
 
     async fn commit(&self, id: &str, events: Vec<Event>) {
@@ -195,7 +195,7 @@ impl Story {
         let wanted = fork(&fork_id, log.last().unwrap().last_index().0, false);
         let forked = reopen::fork(&head, Vec::new(), &log, &wanted, self.kit.now()).unwrap();
         let what = Restore::Run { logs: forked.logs };
-        self.kit.store().restore_run(RestoreRun { key: key(&fork_id), what, news: forked.news }).await.unwrap();
+        self.kit.store().restore_run(RestoreRun { key: key(&fork_id), what, outbox: forked.outbox }).await.unwrap();
         self.runs.push(fork_id);
     }
 
@@ -212,7 +212,7 @@ impl Story {
         let request_id = format!("again-{}", self.number());
         let again = reopen::retry(&head, &log, &Retry::new(request_id.clone()), self.kit.now()).unwrap();
         let what = Restore::Retry { after: head.generation, log: again.records, request_id };
-        self.kit.store().restore_run(RestoreRun { key: key(&id), what, news: again.news }).await.unwrap();
+        self.kit.store().restore_run(RestoreRun { key: key(&id), what, outbox: again.outbox }).await.unwrap();
     }
 
     /// Cancels a task that a worker may be executing.
@@ -252,7 +252,7 @@ impl Story {
         let divergence = Divergence {
             index: from,
             recorded: String::new(),
-            asked: String::new(),
+            attempted: String::new(),
             nearest: None,
             hint: String::new(),
         };

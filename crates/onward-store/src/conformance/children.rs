@@ -4,7 +4,7 @@ use onward_core::event::{OnParentClose, SignalSent};
 use onward_core::run::{OutboxMessage, answer_to};
 use onward_core::{Index, RunId, Status};
 
-use super::kit::{Held, Kit, child, completed, hand_over, json, key, name, new_run, call_id, terminate};
+use super::kit::{HeldRun, Kit, child, completed, hand_over, json, key, name, new_run, call_id, terminate};
 use crate::Delete;
 
 pub async fn a_child_answers_its_parent_once(mut kit: Kit) {
@@ -16,8 +16,8 @@ pub async fn a_child_answers_its_parent_once(mut kit: Kit) {
     assert_eq!(held.key(), key("p/c"));
     kit.commit(&mut held, vec![completed()]).await;
     // The outbox dispatcher crashes between delivery and acknowledgment.
-    let news = kit.store().outbox_messages(10).await.unwrap();
-    hand_over(&*kit.store(), news[0].1.clone()).await;
+    let outbox = kit.store().outbox_messages(10).await.unwrap();
+    hand_over(&*kit.store(), outbox[0].1.clone()).await;
     kit.reopen();
     kit.deliver().await;
     assert_eq!(kit.log("p").await, ["run_started", "child_started", "child_completed"]);
@@ -68,11 +68,11 @@ pub async fn news_stay_until_they_are_finished(mut kit: Kit) {
 
 pub async fn a_signal_to_another_run_is_taken_once(kit: Kit) {
     kit.start("s").await;
-    let mut held: Held = kit.start_held("r").await;
+    let mut held: HeldRun = kit.start_held("r").await;
     let sent = SignalSent { call_id: call_id(0), to: RunId::new("s").unwrap(), name: name("paid"), payload: json("1") };
     kit.commit(&mut held, vec![sent.into()]).await;
-    let news = kit.store().outbox_messages(10).await.unwrap();
-    hand_over(&*kit.store(), news[0].1.clone()).await;
+    let outbox = kit.store().outbox_messages(10).await.unwrap();
+    hand_over(&*kit.store(), outbox[0].1.clone()).await;
     kit.deliver().await;
     assert_eq!(kit.log("s").await, ["run_started", "signal_received"]);
     assert_eq!(kit.head("s").await.next_index, Index(2));
@@ -89,8 +89,8 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
         let sent = SignalSent { call_id: call_id(1), to: RunId::new("s").unwrap(), name: name("paid"), payload: json("1") };
         kit.commit(&mut parent, vec![child("p/c", 0, OnParentClose::Cancel), sent.into()]).await;
         kit.reopen();
-        let news = kit.store().outbox_messages(10).await.unwrap();
-        links.extend(news.into_iter().filter_map(|(_, delivery)| match delivery {
+        let outbox = kit.store().outbox_messages(10).await.unwrap();
+        links.extend(outbox.into_iter().filter_map(|(_, delivery)| match delivery {
             OutboxMessage::Start(child) => child.started.parent,
             OutboxMessage::Input { .. } => None,
         }));

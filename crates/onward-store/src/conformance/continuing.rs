@@ -9,7 +9,7 @@ use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Index, CallId, RunId, Status};
 
 use super::kit::{
-    Held, Kit, approval, child, completed, decision, json, key, name, new_run, pause, call_id, refused, resume, seconds, signal, task,
+    HeldRun, Kit, approval, child, completed, decision, json, key, name, new_run, pause, call_id, refused, resume, seconds, signal, task,
     terminate, timer,
 };
 use super::block_on;
@@ -177,7 +177,7 @@ pub async fn a_spawned_child_outlives_a_generation_and_ends_with_the_run(mut kit
     assert_eq!(kit.deliver().await, 0, "no child is notified");
     // Neither is a child that starts late.
     let claimed = kit.claim("v").await;
-    let mut second = Held::new(claimed.iter().find(|run| run.head.key == key("r")).expect("it is pending"));
+    let mut second = HeldRun::new(claimed.iter().find(|run| run.head.key == key("r")).expect("it is pending"));
     let asked = ChildAwaited { call_id: call_id(0), child: RunId::new("r/a").unwrap() };
     kit.commit(&mut second, vec![asked.into(), spawned("r/c", 1)]).await;
     kit.store().commit(continued(&second)).await.unwrap();
@@ -226,7 +226,7 @@ fn first_checkpoint() -> Checkpoint {
         depth: 0,
         kept: Vec::new(),
         keys: Vec::new(),
-        left: Vec::new(),
+        abandoned_children: Vec::new(),
         handoff: None,
         tally: None,
     }
@@ -246,7 +246,7 @@ fn branch(says: &str, id: Option<&str>) -> Input {
     Input { once: id.map(|id| IdempotencyRecord::branch(&request, id)), ..Input::new(request) }
 }
 
-fn continued(held: &Held) -> Commit {
+fn continued(held: &HeldRun) -> Commit {
     let carried = CarriedSignal { name: name("paid"), payload: json("1"), signal_id: None, sender: None };
     let events = vec![RunContinued { input: json("2"), checkpoint: None }.into()];
     let carries = Carries { signals: vec![carried], cancel_reason: None, updates: Vec::new(), version: None };

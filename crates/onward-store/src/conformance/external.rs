@@ -8,7 +8,7 @@ use onward_core::run::{NewRun, Refusal};
 use onward_core::{CommitId, Event, Index, Payload, RunKey, Status};
 
 use super::block_on;
-use super::kit::{Held, Kit, completed, json, key, name, namespaces, new_run, pause, refused, resume, seconds, signal, terminate, worker};
+use super::kit::{HeldRun, Kit, completed, json, key, name, namespaces, new_run, pause, refused, resume, seconds, signal, terminate, worker};
 use crate::{ClaimedRun, Delete, INLINE_BYTES_MAX, Retention, RunQuery, Started, StoreError};
 
 fn events(expected: u64, texts: &[&str]) -> ExternalAppended {
@@ -158,7 +158,7 @@ pub async fn an_external_run_takes_nothing_else(mut kit: Kit) {
     refused(kit.store().start_run(new_run("r"), Some(worker("w"))).await, "run_exists");
     let mut head = kit.head("r").await;
     head.epoch = onward_core::Epoch(0);
-    let mut commit = Held::new(&ClaimedRun { head, records: None }).commit(vec![completed()]);
+    let mut commit = HeldRun::new(&ClaimedRun { head, records: None }).commit(vec![completed()]);
     commit.commit_id = CommitId(1);
     refused(kit.store().commit(commit).await, "run_external");
     assert_eq!(kit.log("r").await, ["run_started", "external_appended"]);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use onward_core::run::Input;
 use onward_core::{Epoch, Status};
 
-use super::kit::{Held, Kit, completed, key, name, pause, refused, seconds, settled, signal, terminate, worker};
+use super::kit::{HeldRun, Kit, completed, key, name, pause, refused, seconds, settled, signal, terminate, worker};
 use super::block_on;
 use crate::{ClaimRuns, SESSION_DEFAULT};
 
@@ -163,7 +163,7 @@ pub async fn an_epoch_never_goes_back(mut kit: Kit) {
     kit.start("r").await;
     let mut last = Epoch(0);
     for _ in 0..3 {
-        let held: Held = kit.claim_one("w").await;
+        let held: HeldRun = kit.claim_one("w").await;
         assert!(held.head.epoch > last);
         last = held.head.epoch;
         kit.store().release_run(key("r"), last).await.unwrap();
@@ -173,7 +173,7 @@ pub async fn an_epoch_never_goes_back(mut kit: Kit) {
 
 /// An input from the holder of a run, such as a pause with a report, is fenced like a commit, in the same write.
 pub async fn what_a_holder_says_is_refused_after_another_claim(mut kit: Kit) {
-    let by = |held: &Held| Input::by_holder(pause().event, held.head.generation, held.head.epoch);
+    let by = |held: &HeldRun| Input::by_holder(pause().event, held.head.generation, held.head.epoch);
     let old = kit.start_held("r").await;
     kit.store().release_run(key("r"), old.head.epoch).await.unwrap();
     kit.reopen();

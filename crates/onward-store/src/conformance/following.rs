@@ -17,15 +17,15 @@ pub async fn only_what_is_new_of_a_run_is_read(mut kit: Kit) {
         kit.store().append_input(key(id), signal(None)).await.unwrap();
     }
     kit.reopen();
-    let news = kit.store().read_since(vec![known("a", 2), known("b", 1), known("c", 1), known("nobody", 0)]).await.unwrap();
-    let told = |news: &[RunUpdate]| -> Vec<(String, u64, Vec<u64>)> {
+    let outbox = kit.store().read_since(vec![known("a", 2), known("b", 1), known("c", 1), known("nobody", 0)]).await.unwrap();
+    let told = |outbox: &[RunUpdate]| -> Vec<(String, u64, Vec<u64>)> {
         let indexes = |since: &RunUpdate| since.records.iter().map(|record| record.index.0).collect();
         let mut told: Vec<_> =
-            news.iter().map(|since| (since.head.key.id.to_string(), since.head.next_index.0, indexes(since))).collect();
+            outbox.iter().map(|since| (since.head.key.id.to_string(), since.head.next_index.0, indexes(since))).collect();
         told.sort();
         told
     };
-    assert_eq!(told(&news), [("a".to_owned(), 3, vec![2]), ("c".to_owned(), 2, vec![1])]);
+    assert_eq!(told(&outbox), [("a".to_owned(), 3, vec![2]), ("c".to_owned(), 2, vec![1])]);
     assert_eq!(kit.store().read_since(vec![known("a", 3), known("b", 1)]).await.unwrap(), []);
 }
 
@@ -34,7 +34,7 @@ pub async fn who_holds_a_run_now_is_told_with_what_is_new(kit: Kit) {
     kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
     kit.store().append_input(key("r"), signal(None)).await.unwrap();
     let again = kit.claim("other").await.pop().unwrap();
-    let news = kit.store().read_since(vec![known("r", 1)]).await.unwrap();
-    assert_eq!((news.len(), news[0].head.epoch), (1, again.head.epoch));
+    let outbox = kit.store().read_since(vec![known("r", 1)]).await.unwrap();
+    assert_eq!((outbox.len(), outbox[0].head.epoch), (1, again.head.epoch));
     assert!(again.head.epoch > held.head.epoch);
 }

@@ -17,9 +17,9 @@ use crate::{Delete, Restore, RestoreRun, Retention, StoreError};
 
 /// Returns the event that ends a turn.
 pub(super) fn checkpoint(state: Payload) -> Event {
-    let (kept, keys, left, tally) = Default::default();
+    let (kept, keys, abandoned_children, tally) = Default::default();
     let (prelude, awaits, leaf, depth, handoff) = (Some(0), None, None, 0, None);
-    let checkpoint = Checkpoint { state, prelude, awaits, leaf, depth, kept, keys, handoff, left, tally };
+    let checkpoint = Checkpoint { state, prelude, awaits, leaf, depth, kept, keys, handoff, abandoned_children, tally };
     RunContinued { input: json("null"), checkpoint: Some(Box::new(checkpoint)) }.into()
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn forked(kit: &Kit, id: &str, wanted: &str) -> Forked {
 
 pub(super) async fn put(kit: &Kit, id: &str, forked: Forked) {
     let what = Restore::Run { logs: forked.logs };
-    kit.store().restore_run(RestoreRun { key: key(id), what, news: forked.news }).await.unwrap();
+    kit.store().restore_run(RestoreRun { key: key(id), what, outbox: forked.outbox }).await.unwrap();
 }
 
 /// Starts a run and brings it to its third turn; each turn has a task, a timer and an approval.
@@ -135,7 +135,7 @@ pub async fn a_fork_of_a_later_turn_needs_no_original(mut kit: Kit) {
     kit.commit(&mut held, vec![settled()]).await;
     let wanted = forked(&kit, "f", "g").await;
     assert_eq!(wanted.logs.len(), 4);
-    put(&kit, "g", Forked { news: Vec::new(), ..wanted }).await;
+    put(&kit, "g", Forked { outbox: Vec::new(), ..wanted }).await;
     kit.commit(&mut held, vec![completed()]).await;
     kit.reopen();
     let retention = Retention { default: seconds(0), ..Retention::default() };
@@ -184,7 +184,7 @@ pub async fn a_long_fork_is_there_whole_or_not_at_all(mut kit: Kit) {
             seen += 1;
         }
     });
-    put(&kit, "f", Forked { logs: logs.clone(), news: Vec::new() }).await;
+    put(&kit, "f", Forked { logs: logs.clone(), outbox: Vec::new() }).await;
     over.store(true, Ordering::SeqCst);
     reader.join().unwrap();
     kit.reopen();

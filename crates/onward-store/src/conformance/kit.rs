@@ -154,7 +154,7 @@ pub fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, code: &str) ->
 
 /// A leased run with the header of its next commit.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct HeldRun {
     pub head: RunHead,
     /// The last event the worker has seen.
     pub horizon: Index,
@@ -163,11 +163,11 @@ pub struct Held {
     n: u64,
 }
 
-impl Held {
-    pub fn new(claimed: &ClaimedRun) -> Held {
+impl HeldRun {
+    pub fn new(claimed: &ClaimedRun) -> HeldRun {
         let head = claimed.head.clone();
         let seen = head.last_commit.map_or(Index(0), |last| last.horizon);
-        Held { horizon: Index(head.next_index.0 - 1), seen, n: head.next_commit, head }
+        HeldRun { horizon: Index(head.next_index.0 - 1), seen, n: head.next_commit, head }
     }
 
     pub fn key(&self) -> RunKey {
@@ -186,7 +186,7 @@ impl Held {
             waits: !events.iter().any(Event::is_step_result),
             events,
             end_over_unread: false,
-            is_standing: false,
+            is_while_paused: false,
             carries: Default::default(),
         }
     }
@@ -226,13 +226,13 @@ impl Kit {
     }
 
     /// Starts a run leased to worker `w`.
-    pub async fn start_held(&self, id: &str) -> Held {
+    pub async fn start_held(&self, id: &str) -> HeldRun {
         self.start_held_as(new_run(id)).await
     }
 
-    pub async fn start_held_as(&self, run: NewRun) -> Held {
+    pub async fn start_held_as(&self, run: NewRun) -> HeldRun {
         let started = self.store().start_run(run, Some(worker("w"))).await.unwrap();
-        Held::new(&started.claimed.expect("a new run is leased"))
+        HeldRun::new(&started.claimed.expect("a new run is leased"))
     }
 
     pub async fn claim(&self, by: &str) -> Vec<ClaimedRun> {
@@ -246,17 +246,17 @@ impl Kit {
     }
 
     /// Claims exactly one run.
-    pub async fn claim_one(&self, by: &str) -> Held {
+    pub async fn claim_one(&self, by: &str) -> HeldRun {
         let claimed = self.claim(by).await;
         assert_eq!(claimed.len(), 1, "one run can be claimed: {claimed:?}");
-        Held::new(&claimed[0])
+        HeldRun::new(&claimed[0])
     }
 
     /// Claims the run again: a reopened store need not remember its leases.
-    pub async fn regain(&self, lost: &Held) -> Held {
+    pub async fn regain(&self, lost: &HeldRun) -> HeldRun {
         self.store().release_run(lost.key(), lost.head.epoch).await.unwrap();
         let claimed = self.claim("w").await;
-        Held::new(claimed.iter().find(|run| run.head.key == lost.key()).expect("the run is pending"))
+        HeldRun::new(claimed.iter().find(|run| run.head.key == lost.key()).expect("the run is pending"))
     }
 
     pub async fn append(&self, id: &str, input: Input) -> Result<Appended, StoreError> {
@@ -264,7 +264,7 @@ impl Kit {
     }
 
     /// Commits and expects success.
-    pub async fn commit(&self, held: &mut Held, events: Vec<Event>) -> Committed {
+    pub async fn commit(&self, held: &mut HeldRun, events: Vec<Event>) -> Committed {
         let count = events.len();
         let committed = self.store().commit(held.commit(events)).await.unwrap();
         held.advance(count, committed);
@@ -272,7 +272,7 @@ impl Kit {
     }
 
     /// Advances the horizon to the end of the log.
-    pub async fn read_on(&self, held: &mut Held) {
+    pub async fn read_on(&self, held: &mut HeldRun) {
         held.horizon = Index(self.head_of(&held.key()).await.next_index.0 - 1);
     }
 
@@ -351,11 +351,11 @@ impl Kit {
         let store = self.store();
         let mut count = 0;
         loop {
-            let news = store.outbox_messages(100).await.unwrap();
-            if news.is_empty() {
+            let outbox = store.outbox_messages(100).await.unwrap();
+            if outbox.is_empty() {
                 return count;
             }
-            for (id, delivery) in news {
+            for (id, delivery) in outbox {
                 hand_over(&*store, delivery).await;
                 store.finish_deliveries(vec![id]).await.unwrap();
                 count += 1;

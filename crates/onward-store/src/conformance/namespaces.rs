@@ -4,7 +4,7 @@ use onward_core::run::NewRun;
 use onward_core::task::{RetryPolicy, TaskOptions, TaskReport};
 use onward_core::{Failure, Namespace, RunKey, Status};
 
-use super::kit::{Held, Kit, key, namespaces, new_run, seconds, settled, signal, task, worker};
+use super::kit::{HeldRun, Kit, key, namespaces, new_run, seconds, settled, signal, task, worker};
 use crate::SESSION_DEFAULT;
 
 /// More than any store caches of one queue.
@@ -109,7 +109,7 @@ pub async fn what_waits_in_another_namespace_hides_nothing(mut kit: Kit) {
             kit.reopen();
         }
         let claimed = kit.claim_in(default.clone(), "d", 1).await;
-        let held = Held::new(claimed.first().expect("the run is found behind the others"));
+        let held = HeldRun::new(claimed.first().expect("the run is found behind the others"));
         assert_eq!(held.key(), in_namespace(&default, "5"));
         assert_eq!(kit.claim_in(default.clone(), "d", 1).await, []);
         kit.store().release_run(held.key(), held.head.epoch).await.unwrap();
@@ -142,10 +142,10 @@ async fn claim(kit: &Kit, namespace: &Namespace, by: &str) -> Vec<RunKey> {
     kit.claim_in(namespace.clone(), by, 10).await.into_iter().map(|run| run.head.key).collect()
 }
 
-async fn claim_held(kit: &Kit, namespace: &Namespace, by: &str) -> Held {
+async fn claim_held(kit: &Kit, namespace: &Namespace, by: &str) -> HeldRun {
     let claimed = kit.claim_in(namespace.clone(), by, 10).await;
     assert_eq!(claimed.len(), 1, "one run can be claimed: {claimed:?}");
-    Held::new(&claimed[0])
+    HeldRun::new(&claimed[0])
 }
 
 async fn claim_tasks(kit: &Kit, namespace: &Namespace, by: &str) -> Vec<RunKey> {

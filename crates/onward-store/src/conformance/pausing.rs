@@ -6,7 +6,7 @@ use onward_core::run::{Commit, Input};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Status};
 
-use super::kit::{Held, Kit, completed, json, key, name, pause, call_id, refused, resume, seconds, settled, signal, task, timer, worker};
+use super::kit::{HeldRun, Kit, completed, json, key, name, pause, call_id, refused, resume, seconds, settled, signal, task, timer, worker};
 
 pub async fn a_paused_run_takes_inputs_but_no_commits_and_no_claims(mut kit: Kit) {
     let held = kit.start_held("r").await;
@@ -83,7 +83,7 @@ pub async fn a_paused_run_takes_step_results_and_nothing_else(mut kit: Kit) {
     }
     // Two steps end one after the other; the code sees nothing in between.
     for number in 0..2 {
-        let committed = kit.store().commit(standing(&held, vec![step(number)])).await.unwrap();
+        let committed = kit.store().commit(while_paused(&held, vec![step(number)])).await.unwrap();
         assert_eq!((committed.status, committed.index), (Status::Paused, Index(2 + u64::from(number))));
         let seen = held.horizon;
         held.advance(1, committed);
@@ -115,7 +115,7 @@ pub async fn a_pause_leaves_the_lease_to_its_holder(kit: Kit) {
     assert_eq!(kit.claim("v").await, []);
     kit.append("r", resume()).await.unwrap();
     kit.claim_one("v").await;
-    refused(kit.store().commit(standing(&held, vec![step(0)])).await, "lease_lost");
+    refused(kit.store().commit(while_paused(&held, vec![step(0)])).await, "lease_lost");
 }
 
 pub async fn a_paused_run_whose_holder_falls_silent_stays_paused(kit: Kit) {
@@ -127,19 +127,19 @@ pub async fn a_paused_run_whose_holder_falls_silent_stays_paused(kit: Kit) {
     assert_eq!(kit.claim("v").await, []);
     kit.append("r", resume()).await.unwrap();
     kit.claim_one("v").await;
-    refused(kit.store().commit(standing(&held, vec![step(0)])).await, "lease_lost");
+    refused(kit.store().commit(while_paused(&held, vec![step(0)])).await, "lease_lost");
 }
 
 pub async fn a_standing_commit_that_comes_after_the_resume_is_taken(kit: Kit) {
     let mut held = kit.start_held("r").await;
     kit.append("r", pause()).await.unwrap();
     kit.append("r", resume()).await.unwrap();
-    let committed = kit.store().commit(standing(&held, vec![step(0)])).await.unwrap();
+    let committed = kit.store().commit(while_paused(&held, vec![step(0)])).await.unwrap();
     assert_eq!(committed.status, Status::Pending);
-    refused(kit.store().commit(Commit { n: 1, ..standing(&held, vec![step(1), settled()]) }).await, "commit_malformed");
+    refused(kit.store().commit(Commit { n: 1, ..while_paused(&held, vec![step(1), settled()]) }).await, "commit_malformed");
     held.advance(1, committed);
     kit.commit(&mut held, vec![settled()]).await;
-    let behind = Commit { n: 2, horizon: Index(0), ..standing(&held, vec![step(1)]) };
+    let behind = Commit { n: 2, horizon: Index(0), ..while_paused(&held, vec![step(1)]) };
     refused(kit.store().commit(behind).await, "commit_malformed");
     assert_eq!(kit.log("r").await.len(), 5);
 }
@@ -151,7 +151,7 @@ pub async fn a_retry_that_is_set_while_the_run_is_paused_keeps_its_time(mut kit:
     let retry_at = Some(kit.now().after(seconds(5)));
     let (name, failure) = (name("charge"), Failure::retryable("busy"));
     let failed = StepFailed { call_id: call_id(0), name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at };
-    kit.store().commit(standing(&held, vec![failed.into()])).await.unwrap();
+    kit.store().commit(while_paused(&held, vec![failed.into()])).await.unwrap();
     kit.reopen();
     kit.pass(seconds(100));
     assert_eq!(kit.expire().await.timers_fired, 0);
@@ -223,6 +223,6 @@ fn step(ordinal: u32) -> Event {
         .into()
 }
 
-fn standing(held: &Held, events: Vec<Event>) -> Commit {
-    Commit { is_standing: true, waits: false, ..held.commit(events) }
+fn while_paused(held: &HeldRun, events: Vec<Event>) -> Commit {
+    Commit { is_while_paused: true, waits: false, ..held.commit(events) }
 }

@@ -18,7 +18,8 @@ use onward_core::{CallId, CommitId, Epoch, Event, Failure, Index, Namespace, Run
 
 use super::invariants::check_invariants;
 use super::kit::{
-    self, Held, Kit, approval, call_id, child, completed, decision, hand_over, json, key, name, seconds, settled, signal, worker,
+    self, HeldRun, Kit, approval, call_id, child, completed, decision, hand_over, json, key, name, seconds, settled, signal,
+    worker,
 };
 use super::{Factory, block_on};
 use crate::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, Retention, Started, Store, StoreError};
@@ -186,9 +187,9 @@ fn describe(error: &StoreError) -> String {
 /// The knowledge of the workers and senders of a test.
 pub struct World {
     random: u64,
-    held: BTreeMap<RunKey, Held>,
+    held: BTreeMap<RunKey, HeldRun>,
     /// Leases of an earlier claim: nothing under them may be taken.
-    stale: Vec<Held>,
+    stale: Vec<HeldRun>,
     last_commit: Option<Commit>,
     tasks: Vec<Task>,
     /// Approvals requested so far, decided or not.
@@ -368,16 +369,16 @@ impl World {
         if let Some(head) = head.filter(|head| head.generation == held.head.generation && self.below(3) > 0) {
             held.horizon = Index(head.next_index.0 - 1);
         }
-        let is_standing = self.below(8) == 0;
+        let is_while_paused = self.below(8) == 0;
         let count = 1 + self.below(3);
         let mut events: Vec<Event> =
-            (0..count).map(|_| if is_standing { self.step(now) } else { self.event(&held.key(), now) }).collect();
-        if !is_standing && self.below(12) == 0 {
+            (0..count).map(|_| if is_while_paused { self.step(now) } else { self.event(&held.key(), now) }).collect();
+        if !is_while_paused && self.below(12) == 0 {
             events.push(self.end());
         }
         let mut commit = held.commit(events);
-        if is_standing {
-            commit.is_standing = true;
+        if is_while_paused {
+            commit.is_while_paused = true;
             commit.horizon = held.seen;
         }
         // Two workers that use the same commit number do not share a commit id.
@@ -535,7 +536,7 @@ impl World {
 
     fn take_lease(&mut self, claimed: &ClaimedRun) {
         self.forget_lease(&claimed.head.key);
-        self.held.insert(claimed.head.key.clone(), Held::new(claimed));
+        self.held.insert(claimed.head.key.clone(), HeldRun::new(claimed));
     }
 
     fn forget_lease(&mut self, key: &RunKey) {

@@ -7,15 +7,15 @@ use onward_core::task::{EffectClass, TaskOptions, TaskReport, idempotency_key};
 use onward_core::{Epoch, Event, Failure, Index, Record, Status};
 
 use super::block_on;
-use super::kit::{Held, Kit, approval, completed, decision, json, key, call_id, refused, resume, seconds, settled, signal, task, timer};
+use super::kit::{HeldRun, Kit, approval, completed, decision, json, key, call_id, refused, resume, seconds, settled, signal, task, timer};
 use crate::{Delete, Restore, RestoreRun, Restored, StoreError, TaskQuery};
 
 async fn restore(kit: &Kit, id: &str, logs: Vec<Vec<Record>>) -> Result<Restored, StoreError> {
-    kit.store().restore_run(RestoreRun { key: key(id), what: Restore::Run { logs }, news: Vec::new() }).await
+    kit.store().restore_run(RestoreRun { key: key(id), what: Restore::Run { logs }, outbox: Vec::new() }).await
 }
 
 /// Starts a run that has a timer, a task, an approval, an unread signal and a decision.
-async fn busy(kit: &Kit, id: &str) -> Held {
+async fn busy(kit: &Kit, id: &str) -> HeldRun {
     let mut held = kit.start_held(id).await;
     let due = kit.now().after(seconds(60));
     let options = TaskOptions { priority: 3, ..TaskOptions::default() };
@@ -61,7 +61,7 @@ pub async fn who_held_a_run_elsewhere_does_not_hold_it_where_it_was_restored(mut
         assert!(claimed.head.epoch.0 > last, "{by}: {:?} is not above {last}", claimed.head.epoch);
         last = claimed.head.epoch.0;
         for epoch in [theirs, theirs + 1, theirs + (1 << 33)] {
-            let mut old = Held::new(&claimed);
+            let mut old = HeldRun::new(&claimed);
             old.head.epoch = Epoch(epoch);
             refused(kit.store().commit(old.commit(vec![completed()])).await, "lease_lost");
         }
@@ -166,7 +166,7 @@ async fn reopened(kit: &Kit, id: &str, request: &str) -> Reopened {
 
 async fn retry(kit: &Kit, id: &str, after: u32, request: &str, again: Reopened) -> Result<Restored, StoreError> {
     let what = Restore::Retry { after, log: again.records, request_id: request.to_owned() };
-    kit.store().restore_run(RestoreRun { key: key(id), what, news: again.news }).await
+    kit.store().restore_run(RestoreRun { key: key(id), what, outbox: again.outbox }).await
 }
 
 pub async fn a_failed_run_goes_on_as_its_next_generation(mut kit: Kit) {
@@ -298,7 +298,7 @@ pub async fn a_fork_is_a_run_of_its_own(mut kit: Kit) {
     kit.pass(seconds(20));
     let forked = reopen::fork(&kit.head("r").await, Vec::new(), &before, &fork("f", 4, false), kit.now()).unwrap();
     let what = Restore::Run { logs: forked.logs };
-    kit.store().restore_run(RestoreRun { key: key("f"), what, news: forked.news }).await.unwrap();
+    kit.store().restore_run(RestoreRun { key: key("f"), what, outbox: forked.outbox }).await.unwrap();
     kit.reopen();
     let names = kit.log("f").await;
     assert_eq!(names[5..], ["run_forked", "signal_received"]);
@@ -332,7 +332,7 @@ pub async fn what_must_not_be_done_twice_is_not_done_again_in_a_fork(mut kit: Ki
         let (head, log) = (kit.head("r").await, kit.records("r").await);
         let forked = reopen::fork(&head, Vec::new(), &log, &fork(id, index, is_reset), kit.now()).unwrap();
         let what = Restore::Run { logs: forked.logs };
-        kit.store().restore_run(RestoreRun { key: key(id), what, news: forked.news }).await.unwrap();
+        kit.store().restore_run(RestoreRun { key: key(id), what, outbox: forked.outbox }).await.unwrap();
     };
     put(&kit, "early", point, false).await;
     put(&kit, "reset", point, true).await;
@@ -408,7 +408,7 @@ pub async fn a_reset_ends_the_original(kit: Kit) {
     let log = kit.records("r").await;
     let forked = reopen::fork(&kit.head("r").await, Vec::new(), &log, &fork("f", 4, true), kit.now()).unwrap();
     let what = Restore::Run { logs: forked.logs };
-    kit.store().restore_run(RestoreRun { key: key("f"), what, news: forked.news }).await.unwrap();
+    kit.store().restore_run(RestoreRun { key: key("f"), what, outbox: forked.outbox }).await.unwrap();
     assert_eq!(kit.deliver().await, 1);
     assert_eq!(kit.head("r").await.status, Status::Terminated);
     assert_eq!(kit.head("f").await.status, Status::Pending);

@@ -12,7 +12,7 @@ use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport}
 use onward_core::{Event, Failure, Index, Namespace, CallId, Status, Timestamp};
 
 use super::kit::{
-    Held, Kit, child, completed, json, key, name, new_run, new_run_of, call_id, refused, seconds, settled, signal, task, task_of,
+    HeldRun, Kit, child, completed, json, key, name, new_run, new_run_of, call_id, refused, seconds, settled, signal, task, task_of,
     terminate,
 };
 use super::forking::{checkpoint, forked, put};
@@ -61,7 +61,7 @@ fn options() -> TaskOptions {
 }
 
 /// Starts a run that waits for a task with a cost.
-async fn asking(kit: &Kit) -> Held {
+async fn asking(kit: &Kit) -> HeldRun {
     let mut held = kit.start_held("r").await;
     kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
     held
@@ -217,7 +217,7 @@ pub async fn a_task_that_failed_at_a_cost_is_tried_again_with_its_run(mut kit: K
     kit.commit(&mut held, vec![RunFailed { failure, attempts: None }.into()]).await;
     let again = reopen::retry(&kit.head("r").await, &kit.records("r").await, &Retry::new("again"), kit.now()).unwrap();
     let what = Restore::Retry { after: 0, log: again.records, request_id: "again".to_owned() };
-    kit.store().restore_run(RestoreRun { key: key("r"), what, news: again.news }).await.unwrap();
+    kit.store().restore_run(RestoreRun { key: key("r"), what, outbox: again.outbox }).await.unwrap();
     kit.reopen();
     let task = begin(&kit).await;
     assert_eq!((task.id.generation, task.attempt, task.counted_attempt()), (1, 2, 1));
@@ -326,7 +326,7 @@ pub async fn what_a_deleted_run_has_cost_stays_in_the_ledger(mut kit: Kit) {
     assert_eq!(ledger(&kit, SpendBy::Run).await, row(3));
     // Restoring the same run adds no cost.
     let what = Restore::Run { logs };
-    kit.store().restore_run(RestoreRun { key: key("r"), what, news: Vec::new() }).await.unwrap();
+    kit.store().restore_run(RestoreRun { key: key("r"), what, outbox: Vec::new() }).await.unwrap();
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 3, 30));
     kit.store().delete_runs(delete()).await.unwrap();
     // Another run with the same id does.
@@ -352,14 +352,14 @@ pub async fn a_restored_run_has_the_rows_that_its_logs_say(mut kit: Kit) {
     let first = kit.store().read_log(key("r"), Some(0), Index(0), usize::MAX).await.unwrap();
     let logs = vec![first, kit.records("r").await];
     let what = Restore::Run { logs };
-    kit.store().restore_run(RestoreRun { key: key("copy"), what, news: Vec::new() }).await.unwrap();
+    kit.store().restore_run(RestoreRun { key: key("copy"), what, outbox: Vec::new() }).await.unwrap();
     kit.reopen();
     for id in ["r", "copy"] {
         assert_eq!(cost_of(&kit, id).await, cost(1, 0, 9, 90));
     }
     // Generations share their ledger rows: costs of the next one are added (LG3).
     let claimed = kit.claim("v").await.into_iter().find(|run| run.head.key == key("copy")).expect("it is not leased");
-    let mut held = Held::new(&claimed);
+    let mut held = HeldRun::new(&claimed);
     kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
     let task = begin(&kit).await;
     report(&kit, &task, spent(&task, done(), 4)).await.unwrap();
@@ -380,7 +380,7 @@ pub async fn an_attempt_of_a_fork_is_not_taken_for_one_of_the_original(mut kit: 
     let last = log.last().unwrap().last_index();
     let forked = reopen::fork(&kit.head("r").await, Vec::new(), &log, &fork("f", last.0, false), kit.now()).unwrap();
     let what = Restore::Run { logs: forked.logs };
-    kit.store().restore_run(RestoreRun { key: key("f"), what, news: forked.news }).await.unwrap();
+    kit.store().restore_run(RestoreRun { key: key("f"), what, outbox: forked.outbox }).await.unwrap();
     kit.reopen();
     assert_eq!(cost_of(&kit, "f").await, cost(0, 0, 0, 0), "a copy counts nothing (R12)");
     let own = begin(&kit).await;
@@ -411,7 +411,7 @@ pub async fn what_was_spent_in_the_turns_before_a_fork_is_the_originals(mut kit:
     assert_eq!(cost_of(&kit, "r").await, cost(3, 0, 24, 240));
     assert_eq!((left(&kit, "r/f").await, left(&kit, "r").await.tokens), (left(&kit, "r").await, Some(76)));
     let claimed = kit.claim("v").await.into_iter().find(|run| run.head.key == key("r/f")).expect("it is not leased");
-    let mut held = Held::new(&claimed);
+    let mut held = HeldRun::new(&claimed);
     held.horizon = Index(claimed.head.next_index.0 - 1);
     kit.store().commit(held.commit(vec![checkpoint(json("1"))])).await.unwrap();
     held = kit.claim_one("v").await;
@@ -515,7 +515,7 @@ pub async fn what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended(mu
     }
     assert_eq!(left(&kit, "p").await.tokens, Some(0));
     let claimed = kit.claim("w").await;
-    let mut first = Held::new(claimed.iter().find(|run| run.head.key == key("p/0")).unwrap());
+    let mut first = HeldRun::new(claimed.iter().find(|run| run.head.key == key("p/0")).unwrap());
     kit.commit(&mut first, vec![task_of("mail", 0, options())]).await;
     let task = begin(&kit).await;
     report(&kit, &task, spent(&task, done(), 25)).await.unwrap();

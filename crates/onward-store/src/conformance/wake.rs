@@ -118,7 +118,7 @@ impl Listener for Recorder {
             Change::TaskQueued { .. } => heard.queued += 1,
             Change::DueAt(at) => heard.due.push(at),
             Change::OutboxGrew => heard.outbox_messages += 1,
-            Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Told { .. } | Change::Missed => {} // remote changes
+            Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Broadcast { .. } | Change::Missed => {} // remote changes
         }
         self.changed.notify_all();
     }

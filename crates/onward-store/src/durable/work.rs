@@ -16,19 +16,19 @@ use super::reply::{Pending, Slot};
 use crate::unit_of_work::{self, Rows};
 use crate::{Appended, ClaimedOne, RestoreRun, Restored, Started, StoreError, check_restore, payloads};
 
-type To<T> = Arc<Slot<T>>;
+type ReplySlot<T> = Arc<Slot<T>>;
 
 /// An operation on a run, with the slot of its reply. Clones share the work, so that a batch can be executed again.
 #[derive(Clone)]
 pub enum RunOp {
-    Commit(Arc<(Commit, Body)>, To<Committed>),
-    Start(Arc<StartRun>, To<Started>),
-    Restore(Arc<RestoreWork>, To<Restored>),
-    Input(Arc<(RunKey, Input, Body)>, To<Appended>),
-    ClaimRun(Arc<ClaimRun>, To<ClaimedOne>),
-    Release(RunKey, Epoch, To<()>),
-    Report(Arc<Report>, To<()>),
-    RetryTask(TaskId, To<()>),
+    Commit(Arc<(Commit, Body)>, ReplySlot<Committed>),
+    Start(Arc<StartRun>, ReplySlot<Started>),
+    Restore(Arc<RestoreWork>, ReplySlot<Restored>),
+    Input(Arc<(RunKey, Input, Body)>, ReplySlot<Appended>),
+    ClaimRun(Arc<ClaimRun>, ReplySlot<ClaimedOne>),
+    Release(RunKey, Epoch, ReplySlot<()>),
+    Report(Arc<Report>, ReplySlot<()>),
+    RetryTask(TaskId, ReplySlot<()>),
 }
 
 /// A store that keeps the replies of a batch until it is durable.

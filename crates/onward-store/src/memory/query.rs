@@ -92,7 +92,7 @@ impl MemoryState {
     pub fn put_kinds(&mut self, kinds: Vec<KindSchemas>, now: Timestamp) {
         for kind in kinds {
             self.kinds.retain(|other| other.key() != kind.key());
-            if kind.says_something() {
+            if kind.has_schemas() {
                 self.kinds.push(KindSchemas { registered_at: now, ..kind });
             }
         }

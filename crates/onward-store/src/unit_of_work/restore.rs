@@ -41,7 +41,7 @@ pub async fn restore_run<R: Rows>(rows: &mut R, work: &RestoreWork) -> Result<Re
     let set = rows.set();
     let record = logs.last().and_then(|log| log.last()).expect("a log has records");
     set.notify(|set| StoredChange::Appended { head: set.runs[run].head.clone(), record: record.clone() });
-    work.restore.news.iter().for_each(|message| set.send(run, message.clone()));
+    work.restore.outbox.iter().for_each(|message| set.send(run, message.clone()));
     settle(rows, run);
     rows.save().await?;
     Ok(Restored { created: true, head: rows.set().runs[run].shown() })

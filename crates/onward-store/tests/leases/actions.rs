@@ -3,7 +3,7 @@
 use crate::decide::Kind;
 use crate::guards::{Guard, Rules};
 use crate::rows::{LEASE, Op};
-use crate::world::{Asked, Server, Stage, Story, World};
+use crate::world::{RequestState, Server, Stage, Story, World};
 
 /// One step of the model. The number is the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,13 +129,13 @@ impl World {
     }
 
     fn client_actions(&self, story: Story, at: usize, found: &mut Vec<Action>) {
-        let Asked::Acknowledged = self.client.start else {
-            let asks = matches!(self.client.start, Asked::Not | Asked::Unknown);
+        let RequestState::Acknowledged = self.client.start else {
+            let asks = matches!(self.client.start, RequestState::Not | RequestState::Unknown);
             return found.extend(asks.then_some(A::ClientStarts(at)));
         };
-        let asks = matches!(self.client.signal, Asked::Not | Asked::Unknown);
+        let asks = matches!(self.client.signal, RequestState::Not | RequestState::Unknown);
         found.extend((story.signal && asks).then_some(A::ClientSignals(at)));
-        found.extend((story.cancel && self.client.cancel == Asked::Not).then_some(A::ClientCancels(at)));
+        found.extend((story.cancel && self.client.cancel == RequestState::Not).then_some(A::ClientCancels(at)));
     }
 
     fn pool_actions(&self, rules: Rules, at: usize, server: &Server, found: &mut Vec<Action>) {

@@ -25,7 +25,7 @@ pub enum Fact {
     TaskDone,
     TimerFired,
     /// The code made the calls of the story.
-    Asked,
+    Called,
     /// The code has seen an input and waits for more.
     Noted,
     Ended,

@@ -6,7 +6,7 @@ use crate::actions::Action as A;
 use crate::decide::{Kind, Tx, Violation};
 use crate::guards::{Guard, Rules};
 use crate::rows::{Answer, Id, LEASE, Op, Says, TICK};
-use crate::world::{Asked, Hold, Server, Stage, Story, TaskHold, World};
+use crate::world::{Hold, RequestState, Server, Stage, Story, TaskHold, World};
 
 impl World {
     /// Performs an action; `Err` describes the property it violates.
@@ -24,15 +24,15 @@ impl World {
                 let server = &mut self.servers[at];
                 let claim = server.hold.is_none().then_some(server.worker);
                 server.queue.push(Op::Start { claim });
-                self.client.start = Asked::Sent;
+                self.client.start = RequestState::Sent;
             }
             A::ClientSignals(at) => {
                 self.servers[at].queue.push(Op::Signal);
-                self.client.signal = Asked::Sent;
+                self.client.signal = RequestState::Sent;
             }
             A::ClientCancels(at) => {
                 self.servers[at].queue.push(Op::Cancel);
-                self.client.cancel = Asked::Sent;
+                self.client.cancel = RequestState::Sent;
             }
             A::TimePasses | A::TimePassesBySomebodysLease => self.pass_time(rules),
             A::Restarts(at) => {
@@ -322,7 +322,7 @@ impl World {
 
     fn tell(&mut self, at: usize, answers: Vec<(Op, Answer)>) {
         for (op, answer) in answers {
-            let asked = if matches!(answer, Answer::Refused(_)) { Asked::Over } else { Asked::Acknowledged };
+            let asked = if matches!(answer, Answer::Refused(_)) { RequestState::Over } else { RequestState::Acknowledged };
             match &op {
                 Op::Start { .. } => self.client.start = asked,
                 Op::Signal => self.client.signal = asked,
@@ -339,11 +339,11 @@ impl World {
             let server = &mut self.servers[at];
             match op {
                 Op::Start { claim } => {
-                    self.client.start = Asked::Unknown;
+                    self.client.start = RequestState::Unknown;
                     server.doubt = claim.map(|_| until).or(server.doubt);
                 }
-                Op::Signal => self.client.signal = Asked::Unknown,
-                Op::Cancel => self.client.cancel = Asked::Over,
+                Op::Signal => self.client.signal = RequestState::Unknown,
+                Op::Cancel => self.client.cancel = RequestState::Over,
                 Op::Release { .. } => server.doubt = Some(until),
                 Op::Commit(_) => server.hold.iter_mut().for_each(|hold| hold.is_sent = false),
                 Op::Report { .. } => server.task.iter_mut().for_each(|task| task.is_sent = false),

@@ -107,7 +107,7 @@ impl TaskHold {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Asked {
+pub enum RequestState {
     Not,
     /// Sent to a server.
     Sent,
@@ -120,9 +120,9 @@ pub enum Asked {
 
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub start: Asked,
-    pub signal: Asked,
-    pub cancel: Asked,
+    pub start: RequestState,
+    pub signal: RequestState,
+    pub cancel: RequestState,
 }
 
 impl World {
@@ -143,7 +143,7 @@ impl World {
             db: Database::default(),
             servers: [server(0), server(1)],
             cut_off: Vec::new(),
-            client: Client { start: Asked::Not, signal: Asked::Not, cancel: Asked::Not },
+            client: Client { start: RequestState::Not, signal: RequestState::Not, cancel: RequestState::Not },
             faults: story.faults,
             commit_ids: 0,
             executed: Vec::new(),
@@ -223,7 +223,7 @@ impl World {
     /// Checks the properties of every state.
     pub fn check(&self) -> Result<(), Violation> {
         let Some(run) = &self.db.run else {
-            return (self.client.start != Asked::Acknowledged)
+            return (self.client.start != RequestState::Acknowledged)
                 .then_some(())
                 .ok_or("a start was acknowledged and lost".to_owned());
         };
@@ -232,7 +232,7 @@ impl World {
         }
         let acknowledged = [(self.client.signal, Fact::Signaled), (self.client.cancel, Fact::CancelAsked)];
         for (asked, fact) in acknowledged {
-            if asked == Asked::Acknowledged && run.count(fact) != 1 {
+            if asked == RequestState::Acknowledged && run.count(fact) != 1 {
                 return Err(format!("{fact:?} was acknowledged and lost"));
             }
         }
@@ -251,8 +251,8 @@ impl World {
         if log.is_empty() || has(Fact::Ended) {
             return None;
         }
-        if !has(Fact::Asked) {
-            return Some(Fact::Asked);
+        if !has(Fact::Called) {
+            return Some(Fact::Called);
         }
         if self.may_end_run(story, seen) {
             return Some(Fact::Ended);
@@ -284,7 +284,7 @@ impl World {
             events: self.events_of(story, fact, is_canceled),
             waits: !self.may_end_run(story, hold.seen),
             end_over_unread: false,
-            is_standing: false,
+            is_while_paused: false,
             carries: onward_core::run::Carries::default(),
         };
         Rc::new(Sent { commit, claim: hold.claim, fact })
@@ -293,7 +293,7 @@ impl World {
     fn events_of(&self, story: Story, fact: Fact, is_canceled: bool) -> Vec<Event> {
         let settled = RunSuspended { reason: SuspendReason::Settled }.into();
         match fact {
-            Fact::Asked => {
+            Fact::Called => {
                 let (kind, input) = (name("mail"), Payload::null());
                 let class = if story.once { EffectClass::AtMostOnce } else { EffectClass::AtLeastOnce };
                 let options = TaskOptions { class: story.remote.then_some(class), ..TaskOptions::default() };

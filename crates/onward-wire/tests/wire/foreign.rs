@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use onward_core::codec::{DecodeError, Message, put_bytes, put_nested, put_number};
-use onward_core::conversation::{EntryCursor, attachment_fault, with_faults_told};
+use onward_core::conversation::{EntryCursor, attachment_fault, with_faults_replaced};
 use onward_core::run::OutboxMessage;
 use onward_core::spend::PicoDollars;
 use onward_core::trace::TraceContext;
@@ -158,7 +158,7 @@ fn mutated_attachments_never_panic_and_faults_are_told_once() {
         if attachment_fault(&content).is_none() {
             return true;
         }
-        if let Some(told) = with_faults_told(&content) {
+        if let Some(told) = with_faults_replaced(&content) {
             let told = onward_core::Payload::json(&told).unwrap();
             assert_eq!(attachment_fault(&told), None, "{}", bytes.escape_ascii());
         }

@@ -39,7 +39,7 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
         events: vec![step.into()],
         waits: true,
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     };
     let task = onward_core::task::TaskId { run: key(), generation: 0, call_id: CallId::root(1), incarnation: None };
@@ -98,10 +98,10 @@ pub fn server_frames() -> Vec<ServerFrame> {
         ServerFrame::Run(Run { head, log: None }),
         ServerFrame::Input(Input { run: key(), epoch: Epoch(5), record }),
         ServerFrame::RunLost(RunLost { run: key(), epoch: Epoch(5) }),
-        ServerFrame::Reply(Reply { request: 0, said: Said::Done(Done {}) }),
+        ServerFrame::Reply(Reply { request: 0, outcome: ReplyOutcome::Done(Done {}) }),
         ServerFrame::Reply(Reply {
             request: 2,
-            said: Said::Problem(Problem {
+            outcome: ReplyOutcome::Problem(Problem {
                 code: "lease_lost".to_owned(),
                 message: "gone".to_owned(),
                 hint: None,
@@ -151,7 +151,7 @@ fn a_frame_needs_only_its_required_fields_in_json() {
             {"type":"task_scheduled","call_id":"1","kind":"t","input":{"json":{"b":1,"a":2}},"options":{"retry":{"attempts_max":3}}},
             {"type":"run_failed","failure":{"code":"x","message":"y"}}]}}}"#;
     let WorkerFrame::Commit(CommitRun { commit, .. }) = read(commit) else { panic!() };
-    assert_eq!((commit.commit_id, commit.waits, commit.is_standing), (CommitId(7), false, false));
+    assert_eq!((commit.commit_id, commit.waits, commit.is_while_paused), (CommitId(7), false, false));
     let [Event::StepCompleted(step), Event::TaskScheduled(task), Event::RunFailed(failed)] = &commit.events[..] else { panic!() };
     assert_eq!((step.attempt, step.took_ms), (1, 0));
     assert_eq!(task.input_hash, Hash::of(&Payload::json(&serde_json::json!({"a": 2, "b": 1})).unwrap()));

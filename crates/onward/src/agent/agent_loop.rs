@@ -4,7 +4,7 @@
 //! the tool calls in it. For anything else, write an agent function.
 
 use onward_core::budget::Budget;
-use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, is_callers_role, reported, says_nothing as is_empty};
+use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, is_callers_role, is_empty_message as is_empty, reported};
 use onward_core::event::Tally;
 use onward_core::{Failure, Name, Payload};
 use onward_llm::{Block, ModelReply, StopReason, ToolCall};
@@ -241,7 +241,7 @@ impl Agent {
     }
 
     async fn turn(self, ctx: AgentCtx, mut progress: Progress) -> Result<Turn<Progress, AgentOutcome>> {
-        let (mut has_woken, mut has_heard) = (false, false);
+        let (mut has_woken, mut has_message) = (false, false);
         for message in ctx.signal(MESSAGE).drain_payloads() {
             has_woken = true;
             // Every API rejects an empty message; one that arrives as a plain signal is ignored.
@@ -249,10 +249,10 @@ impl Agent {
                 continue;
             }
             append_message(&ctx, message)?;
-            has_heard = true;
+            has_message = true;
             progress.begin_to_count();
         }
-        let is_for_nothing = has_woken && !has_heard && has_waited(&ctx) && is_answered(&ctx).await?;
+        let is_for_nothing = has_woken && !has_message && has_waited(&ctx) && is_answered(&ctx).await?;
         if ctx.entry_count() == 0 || is_for_nothing {
             return Ok(Turn::Await(progress, MESSAGE));
         }
@@ -271,10 +271,10 @@ impl Agent {
         let mut reply = self.answer(&ctx, &mut progress).await?;
         progress.turns += 1;
         progress.turns_in_all += 1;
-        if says_nothing(&reply) {
+        if is_empty_message(&reply) {
             reply = self.answer(&ctx, &mut progress).await?;
         }
-        if says_nothing(&reply) {
+        if is_empty_message(&reply) {
             return self.stop(&ctx, progress, Stop::NoAnswer, String::new());
         }
         progress.context_tokens = reply.usage.map_or(0, |usage| usage.input + usage.cached_read + usage.cached_write);
@@ -293,8 +293,8 @@ impl Agent {
                     // Code of other agents may hand over as well; only the run's tally counts that.
                     let is_last = progress.handoffs.max(ctx.tally().handoffs) >= self.handoffs_max;
                     let made = progress.tool_calls.unwrap_or(0);
-                    let asked = made.saturating_add(reply.calls().count() as u32);
-                    progress.tool_calls = Some(asked);
+                    let wanted = made.saturating_add(reply.calls().count() as u32);
+                    progress.tool_calls = Some(wanted);
                     let is_allowed = |number: u32| number < self.tool_calls_max;
                     let calls = (made..).zip(reply.calls()).map(|(number, call)| match is_allowed(number) {
                         true => self.carry_out(&ctx, call, is_last),
@@ -311,7 +311,7 @@ impl Agent {
                         return ctx.handoff_with(kind, &(), Payload::json(&progress)?, Some(progress.turns)).await;
                     }
                     match wants_to && is_last {
-                        _ if asked > self.tool_calls_max => Stop::BudgetExhausted,
+                        _ if wanted > self.tool_calls_max => Stop::BudgetExhausted,
                         true => Stop::MaxHandoffs,
                         false if progress.turns < self.turns_max => return Ok(Turn::Next(progress)),
                         false => Stop::MaxTurns,
@@ -459,16 +459,16 @@ impl Progress {
 
     /// Counts how often in a row the model has made these tool calls.
     fn asks_again(&mut self, reply: &ModelReply) -> u32 {
-        let asked: Vec<String> = reply.calls().map(|call| format!("{} {}", call.name, call.arguments)).collect();
-        let asked = asked.join("\n");
-        let times = self.same_calls.take().filter(|(before, _)| *before == asked).map_or(1, |(_, times)| times + 1);
-        self.same_calls = Some((asked, times));
+        let calls: Vec<String> = reply.calls().map(|call| format!("{} {}", call.name, call.arguments)).collect();
+        let calls = calls.join("\n");
+        let times = self.same_calls.take().filter(|(before, _)| *before == calls).map_or(1, |(_, times)| times + 1);
+        self.same_calls = Some((calls, times));
         times
     }
 }
 
 /// Returns whether the model ended its answer without text, tool calls or a refusal.
-fn says_nothing(reply: &ModelReply) -> bool {
+fn is_empty_message(reply: &ModelReply) -> bool {
     let ended = matches!(reply.stop, None | Some(StopReason::End));
     let is_thought = |block: &Block| match block {
         Block::Text { text, .. } => text.trim().is_empty(),
@@ -494,8 +494,8 @@ async fn is_answered(ctx: &AgentCtx) -> Result<bool> {
 /// Returns the model's last answer; empty if there is none.
 async fn last_answer(ctx: &AgentCtx) -> Result<String> {
     let entries = ctx.messages().await?;
-    let said = entries.iter().rev().find(|entry| entry.role.as_str() == "assistant");
-    Ok(said.map_or(String::new(), |entry| text_of(&blocks(&entry.content))))
+    let last = entries.iter().rev().find(|entry| entry.role.as_str() == "assistant");
+    Ok(last.map_or(String::new(), |entry| text_of(&blocks(&entry.content))))
 }
 
 /// Appends a message as an entry; one of another run has the sender's name.

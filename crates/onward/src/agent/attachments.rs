@@ -112,16 +112,16 @@ pub(super) async fn put_in_place(
     is_late: bool,
 ) -> Result<(), CallError> {
     let mut blocks: HashMap<String, AttachmentLookup> = HashMap::new();
-    let mut left = attachments.map_or(0, |attachments| attachments.bytes_max);
+    let mut remaining = attachments.map_or(0, |attachments| attachments.bytes_max);
     let awaited = if is_late { Vec::new() } else { request.new_hashes() };
     for hash in request.hashes() {
         let found = match attachments {
-            Some(attachments) => attachments.find(&hash, left).await,
+            Some(attachments) => attachments.find(&hash, remaining).await,
             None => Ok(AttachmentLookup::Nothing),
         };
         let found = found.map_err(|failure| CallError::attachment_unreadable(&hash, &failure.to_string()))?; // AM2
         match &found {
-            AttachmentLookup::Bytes(bytes) => left -= bytes.len(), // AM1
+            AttachmentLookup::Bytes(bytes) => remaining -= bytes.len(), // AM1
             AttachmentLookup::Nothing if awaited.contains(&hash) => {
                 let why = match attachments {
                     Some(_) => "not found",

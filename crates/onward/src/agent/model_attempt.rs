@@ -81,13 +81,13 @@ async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload
     request.messages.extend(question.map(Message::user));
     // From here on, the ledger has the attempt whatever its outcome.
     ctx.spend(line(model, None, true));
-    let mut heard = |delta: Delta| {
+    let mut on_delta = |delta: Delta| {
         if let Delta::Usage(usage) = &delta {
             ctx.spend(line(model, Some(*usage), true));
         }
         ctx.stream(&delta);
     };
-    match model.call(&request, &mut heard).await {
+    match model.call(&request, &mut on_delta).await {
         Ok(reply) => {
             ctx.spend(line(model, reply.usage, reply.usage.is_none()));
             Ok(Payload::json(&ModelReply { left_out, ..reply })?)
@@ -208,7 +208,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: AttemptHistory, request: &ModelR
         }
     };
     let failure = limited.into_iter().fold(failure, Failure::with_limited);
-    let failure = error.said.iter().fold(failure, Failure::with_diagnosis);
+    let failure = error.provider_message.iter().fold(failure, Failure::with_diagnosis);
     details.into_iter().fold(failure, Failure::with_details)
 }
 

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::Payload;
-use onward_core::conversation::{Entry, SUMMARY, with_faults_told};
+use onward_core::conversation::{Entry, SUMMARY, with_faults_replaced};
 use onward_llm::{Attachment, Block, Message, Role, Source, ToolCall, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
@@ -32,25 +32,25 @@ pub(crate) struct PromptMessages {
 
 /// Converts entries into messages for a model of `provider`.
 pub(crate) fn to_messages(entries: &[Entry], provider: &str) -> PromptMessages {
-    let mut told = PromptMessages { system: Vec::new(), messages: Vec::new() };
+    let mut out = PromptMessages { system: Vec::new(), messages: Vec::new() };
     for entry in entries {
         let blocks = blocks(&entry.content);
         match entry.role.as_str() {
-            "system" => told.system.push(text_of(&blocks)),
+            "system" => out.system.push(text_of(&blocks)),
             "assistant" => {
-                leave_out_as_before(provider, &entry.content, &mut told.messages);
-                told.messages.push(Message { role: Role::Assistant, blocks });
+                leave_out_as_before(provider, &entry.content, &mut out.messages);
+                out.messages.push(Message { role: Role::Assistant, blocks });
             }
-            "tool" => told.messages.push(Message { role: Role::Tool, blocks }),
+            "tool" => out.messages.push(Message { role: Role::Tool, blocks }),
             SUMMARY => {
-                told.messages.push(Message::user(format!("Summary of the conversation so far:\n{}", text_of(&blocks))));
+                out.messages.push(Message::user(format!("Summary of the conversation so far:\n{}", text_of(&blocks))));
             }
-            _ => told.messages.push(Message { role: Role::User, blocks }),
+            _ => out.messages.push(Message { role: Role::User, blocks }),
         }
     }
-    told.system.retain(|text| !is_blank(text));
-    told.messages = answered(told.messages.into_iter().filter_map(without_blanks).collect());
-    told
+    out.system.retain(|text| !is_blank(text));
+    out.messages = answered(out.messages.into_iter().filter_map(without_blanks).collect());
+    out
 }
 
 /// Truncates texts over `chars_max` characters in the middle.
@@ -127,7 +127,7 @@ fn truncate_text(text: &mut String, chars_max: usize) -> bool {
 /// Converts the messages for a request without tools (PR3).
 pub(crate) fn without_tools(messages: Vec<Message>) -> Vec<Message> {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
-    let mut told = Vec::with_capacity(messages.len());
+    let mut out = Vec::with_capacity(messages.len());
     for Message { role, blocks } in messages {
         let has_calls = blocks.iter().any(|block| matches!(block, Block::ToolCall(_)));
         let mut plain = Vec::with_capacity(blocks.len());
@@ -149,9 +149,9 @@ pub(crate) fn without_tools(messages: Vec<Message>) -> Vec<Message> {
             }
         }
         let role = if role == Role::Tool { Role::User } else { role };
-        told.extend(without_blanks(Message { role, blocks: plain }));
+        out.extend(without_blanks(Message { role, blocks: plain }));
     }
-    told
+    out
 }
 
 fn is_blank(text: &str) -> bool {
@@ -176,20 +176,20 @@ pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
     enum Content {
         Text(String),
         Blocks { blocks: Vec<Block>, text: Option<String> },
-        Said { text: String },
+        WithText { text: String },
         Nothing(()),
     }
     if !content.is_json() && !content.content_type().starts_with("text/") {
         let (media_type, source) = (content.content_type().to_owned(), Source::bytes(content.data()));
         return vec![Block::Attachment(Attachment { media_type, source })];
     }
-    let without_blanks = match with_faults_told(content) {
-        Some(told) => serde_json::from_value(told).ok(),
+    let without_blanks = match with_faults_replaced(content) {
+        Some(replaced) => serde_json::from_value(replaced).ok(),
         None => content.read::<Content>().ok(),
     };
     match without_blanks {
         Some(Content::Nothing(())) => Vec::new(),
-        Some(Content::Text(text) | Content::Said { text }) => vec![Block::text(text)],
+        Some(Content::Text(text) | Content::WithText { text }) => vec![Block::text(text)],
         Some(Content::Blocks { blocks, text: Some(text) }) if blocks.is_empty() => vec![Block::text(text)],
         Some(Content::Blocks { blocks, .. }) => blocks,
         None => vec![Block::text(String::from_utf8_lossy(content.data()))],
@@ -207,16 +207,16 @@ pub(crate) fn text_of(blocks: &[Block]) -> String {
 /// Pairs every call with its result (PR1). Removes second results. Results without a call and other tool messages become reports,
 /// after the results of all calls before them.
 fn answered(messages: Vec<Message>) -> Vec<Message> {
-    let mut told: Vec<Message> = Vec::with_capacity(messages.len());
+    let mut out: Vec<Message> = Vec::with_capacity(messages.len());
     let mut open: Vec<String> = Vec::new();
-    let mut asked: BTreeSet<String> = BTreeSet::new();
+    let mut requested: BTreeSet<String> = BTreeSet::new();
     let mut reports: Vec<Message> = Vec::new();
     for message in messages {
         if message.role == Role::Tool {
             let (mut results, mut reported) = (Vec::new(), Vec::new());
             for block in message.blocks {
                 match block {
-                    Block::ToolResult(result) if asked.contains(&result.call_id) => {
+                    Block::ToolResult(result) if requested.contains(&result.call_id) => {
                         if let Some(position) = open.iter().position(|id| *id == result.call_id) {
                             open.swap_remove(position);
                             results.push(Block::ToolResult(result));
@@ -227,28 +227,28 @@ fn answered(messages: Vec<Message>) -> Vec<Message> {
                 }
             }
             if !results.is_empty() {
-                told.push(Message { role: Role::Tool, blocks: results });
+                out.push(Message { role: Role::Tool, blocks: results });
             }
             reports.extend(report(reported));
             if open.is_empty() {
-                told.append(&mut reports);
+                out.append(&mut reports);
             }
             continue;
         }
-        close(&mut open, &mut told);
-        told.append(&mut reports);
+        close(&mut open, &mut out);
+        out.append(&mut reports);
         if message.role == Role::Assistant {
             open.extend(message.blocks.iter().filter_map(|block| match block {
                 Block::ToolCall(call) => Some(call.id.clone()),
                 _ => None,
             }));
-            asked.extend(open.iter().cloned());
+            requested.extend(open.iter().cloned());
         }
-        told.push(message);
+        out.push(message);
     }
-    close(&mut open, &mut told);
-    told.append(&mut reports);
-    told
+    close(&mut open, &mut out);
+    out.append(&mut reports);
+    out
 }
 
 /// Converts a tool's message that answers no call into a user message, because providers accept only results of calls from tools.
@@ -260,13 +260,13 @@ fn report(mut blocks: Vec<Block>) -> Option<Message> {
     Some(Message { role: Role::User, blocks })
 }
 
-fn close(open: &mut Vec<String>, told: &mut Vec<Message>) {
+fn close(open: &mut Vec<String>, out: &mut Vec<Message>) {
     let missing: Vec<Block> = open
         .drain(..)
         .map(|call_id| Block::ToolResult(ToolResult { call_id, blocks: vec![Block::text(NO_RESULT)], is_error: true }))
         .collect();
     if !missing.is_empty() {
-        told.push(Message { role: Role::Tool, blocks: missing });
+        out.push(Message { role: Role::Tool, blocks: missing });
     }
 }
 

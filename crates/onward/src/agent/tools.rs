@@ -151,7 +151,7 @@ impl Tools {
 
     /// Returns the outcome of a call that is refused.
     pub(super) fn refuse(call: &ToolCall, failure: &Failure) -> ToolOutcome {
-        ToolOutcome::new(call.id.clone(), told(failure))
+        ToolOutcome::new(call.id.clone(), failure_output(failure))
     }
 
     /// Executes a tool call of a model.
@@ -168,7 +168,7 @@ impl Tools {
             match output {
                 Ok(output) => Ok(ToolOutcome::new(call.id, output)),
                 Err(failure) if failure.is_canceled() => Err(failure),
-                Err(failure) => Ok(ToolOutcome::new(call.id, told(&failure))), // TO1
+                Err(failure) => Ok(ToolOutcome::new(call.id, failure_output(&failure))), // TO1
             }
         })
     }
@@ -205,7 +205,7 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u
     if needs_approval {
         agreed(ctx, &tool, call, arguments).await?;
     }
-    let asked = ToolTaskInput {
+    let input = ToolTaskInput {
         arguments: arguments.to_owned(),
         result_bytes_max: tool.result_bytes_max,
         is_once: tool.class == Some(EffectClass::AtMostOnce),
@@ -213,13 +213,13 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u
     };
     match tool.work {
         Work::Task(_) => {
-            let task = ctx.task::<Output>(tool_kind(scope, &call.name).as_str(), &asked);
+            let task = ctx.task::<Output>(tool_kind(scope, &call.name).as_str(), &input);
             let task = task.class(tool.class.unwrap_or(EffectClass::AtLeastOnce)).retry(tool.retry.unwrap_or_default());
             task.timeout(tool.timeout.unwrap_or(TIMEOUT)).await
         }
-        Work::Inline(inline) => within(ctx, tool.timeout, inline(ctx.clone(), Payload::json(&asked)?)).await,
-        Work::Child(child) => within(ctx, tool.timeout, call_child(ctx, &child, &asked)).await,
-        Work::Handoff(kind) => Output::of(&format!("{kind} takes over"), asked.result_bytes_max),
+        Work::Inline(inline) => within(ctx, tool.timeout, inline(ctx.clone(), Payload::json(&input)?)).await,
+        Work::Child(child) => within(ctx, tool.timeout, call_child(ctx, &child, &input)).await,
+        Work::Handoff(kind) => Output::of(&format!("{kind} takes over"), input.result_bytes_max),
     }
 }
 
@@ -232,18 +232,18 @@ async fn within(ctx: &AgentCtx, timeout: Option<Duration>, work: impl Future<Out
 }
 
 /// Executes the call as a child run, which has no time limit of its own.
-async fn call_child(ctx: &AgentCtx, child: &Child, asked: &ToolTaskInput) -> Result<Output> {
+async fn call_child(ctx: &AgentCtx, child: &Child, input: &ToolTaskInput) -> Result<Output> {
     let kind = child.kind.as_str();
     let result: Box<RawValue> = if child.is_agent {
-        let Brief { task } = arguments_of(&asked.arguments)?;
+        let Brief { task } = arguments_of(&input.arguments)?;
         ctx.child(kind, &task).await?
     } else {
-        ctx.child(kind, &asked.arguments).await?
+        ctx.child(kind, &input.arguments).await?
     };
     match serde_json::from_str::<AgentOutcome>(result.get()) {
-        Ok(AgentOutcome { stop: Stop::Done, text, .. }) => Output::of(&text, asked.result_bytes_max),
-        Ok(AgentOutcome { stop, text, .. }) => Output::of(&format!("{text}\n(stopped: {stop})"), asked.result_bytes_max),
-        Err(_) => Output::of(&result, asked.result_bytes_max),
+        Ok(AgentOutcome { stop: Stop::Done, text, .. }) => Output::of(&text, input.result_bytes_max),
+        Ok(AgentOutcome { stop, text, .. }) => Output::of(&format!("{text}\n(stopped: {stop})"), input.result_bytes_max),
+        Err(_) => Output::of(&result, input.result_bytes_max),
     }
 }
 
@@ -269,6 +269,6 @@ async fn agreed(ctx: &AgentCtx, tool: &Tool, call: &ToolCall, arguments: &RawVal
 }
 
 /// Formats a failure for the model.
-fn told(failure: &Failure) -> Output {
+fn failure_output(failure: &Failure) -> Output {
     Output { blocks: vec![Block::text(format!("{} ({})", failure.message, failure.code))], is_error: true }
 }

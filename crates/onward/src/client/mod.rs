@@ -33,8 +33,7 @@ use std::time::Duration;
 use onward_core::ancestry::behind_copy;
 use onward_core::api::{
     Appended, AskRequest, Blocker, BulkDone, BulkRequest, ChildrenQuery, Decide, DecideRequest, DeletedQuery, DeletedRun,
-    Emitted, PendingReason, ReasonRequest, ResolveRequest, ResumeRequest, RunList, RunQuery, Signal, StartRequest, VersionCount,
-    WaitQuery,
+    Emitted, ReasonRequest, ResolveRequest, ResumeRequest, RunList, RunQuery, Signal, StartRequest, VersionCount, WaitQuery,
 };
 use onward_core::budget::Budget;
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -502,13 +501,9 @@ impl<O> RunHandle<O> {
         }
     }
 
-    /// Returns why the run is pending, as far as its runtime can determine; `None` if it is not pending.
-    pub async fn why_pending(&self) -> Result<Option<PendingReason>, Error> {
-        Ok(self.onward.ask(self.client().read_pending_reason(self.key.clone())).await?.why)
-    }
-
-    /// Returns why tasks of the run are blocked now: no worker serves them, their provider key is rate-limited, they are in
-    /// quarantine, or their next attempt is not due. Empty if none is blocked.
+    /// Returns why the run and its tasks are blocked now, the run first. A pending run waits for a worker that has its code
+    /// (`no_worker`) or is free (`queued`). For a task, no worker serves it, its provider key is rate-limited, it is in
+    /// quarantine, or its next attempt is not due. Empty if nothing is blocked.
     pub async fn blocked_on(&self) -> Result<Vec<Blocker>, Error> {
         Ok(self.onward.ask(self.client().read_blockers(self.key.clone())).await?.blocked_on)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onward_core::RunKey;
 use onward_core::api::{StreamPage, StreamRequest};
-use onward_core::stream::{StreamFrame, StreamSaid};
+use onward_core::stream::{StreamContent, StreamFrame};
 use onward_runtime::Client;
 use onward_store::Consequence;
 
@@ -19,7 +19,7 @@ const WAIT_MS: u64 = 20_000;
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// The stream of a run; see [`RunHandle::stream`](super::RunHandle::stream). Reads are retried while the server is unreachable.
-/// If the server no longer knows the offset, the reader gets [`StreamSaid::StreamReset`].
+/// If the server no longer knows the offset, the reader gets [`StreamContent::StreamReset`].
 pub struct RunStream {
     client: Arc<dyn Client>,
     open: Arc<OpenState>,
@@ -44,7 +44,7 @@ impl RunStream {
     pub async fn next(&mut self) -> Result<Option<StreamFrame>, Error> {
         while !self.has_ended {
             if let Some(frame) = self.ready.next() {
-                self.has_ended = matches!(frame.said, StreamSaid::End(_));
+                self.has_ended = matches!(frame.content, StreamContent::End(_));
                 self.offset = Some(frame.offset.clone());
                 return Ok(Some(frame));
             }

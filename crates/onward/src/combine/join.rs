@@ -28,7 +28,7 @@ impl<F: Future> ArmState<F> {
 struct Lanes<F: Future> {
     slots: Vec<ArmState<F>>,
     scope: Scope,
-    left: usize,
+    remaining: usize,
     over: bool,
 }
 
@@ -39,7 +39,7 @@ impl<F: Future> Lanes<F> {
         I::Item: IntoFuture<IntoFuture = F, Output = F::Output>,
     {
         let slots: Vec<_> = futures.into_iter().map(|future| ArmState::Open(Box::pin(future.into_future()))).collect();
-        Lanes { left: slots.len(), slots, scope: Scope::default(), over: false }
+        Lanes { remaining: slots.len(), slots, scope: Scope::default(), over: false }
     }
 
     /// Polls the arms that are ready and passes each output to `seen`, with the index of the event that led to it. Returns
@@ -52,16 +52,16 @@ impl<F: Future> Lanes<F> {
             {
                 seen(&output, led_by);
                 *slot = ArmState::Done(output);
-                self.left -= 1;
+                self.remaining -= 1;
             }
         }
-        self.left == 0
+        self.remaining == 0
     }
 
     /// Polls like [`Lanes::poll`], but in log order. Passes each output to `wins` and stops at the first that it returns as the
     /// winner.
     fn poll_in_log_order<W>(&mut self, cx: &mut Context<'_>, mut wins: impl FnMut(F::Output) -> Option<W>) -> Option<W> {
-        let Lanes { slots, scope, left, .. } = self;
+        let Lanes { slots, scope, remaining, .. } = self;
         let arms = scope.ready(slots.len(), cx);
         let mut winner = None;
         scope.in_log_order(&arms, cx, |arm, limit| {
@@ -70,7 +70,7 @@ impl<F: Future> Lanes<F> {
                 && let Poll::Ready(output) = scope.poll_within(arm, future.as_mut(), cx, limit)
             {
                 *slot = ArmState::Taken;
-                *left -= 1;
+                *remaining -= 1;
                 winner = wins(output);
             }
             winner.is_some()
@@ -196,7 +196,7 @@ impl<T, F: Future<Output = Result<T>>> Future for Race<F> {
             return polled_again("race", cx);
         }
         let winner = lanes.poll_in_log_order(cx, |output| output.map_err(|failure| failures.push(failure)).ok());
-        lanes.over = winner.is_some() || lanes.left == 0;
+        lanes.over = winner.is_some() || lanes.remaining == 0;
         if let Some(value) = winner {
             lanes.slots.clear(); // drop the losers now, not with the race
             return Poll::Ready(Ok(value));
@@ -244,7 +244,7 @@ macro_rules! tuples {
                 let mut slots = ($(ArmState::Open(Box::pin(self.$position.into_future())),)+);
                 let mut scope = Scope::default();
                 let count = [$($position),+].len();
-                let mut left = count;
+                let mut remaining = count;
                 poll_fn(move |cx| {
                     for arm in scope.ready(count, cx) {
                         match arm {
@@ -252,12 +252,12 @@ macro_rules! tuples {
                                 && let Poll::Ready(output) = scope.poll(arm, future.as_mut(), cx)
                             {
                                 slots.$position = ArmState::Done(output);
-                                left -= 1;
+                                remaining -= 1;
                             },)+
                             _ => unreachable!("there are {count} arms"),
                         }
                     }
-                    if left > 0 { Poll::Pending } else { Poll::Ready(($(slots.$position.take(),)+)) }
+                    if remaining > 0 { Poll::Pending } else { Poll::Ready(($(slots.$position.take(),)+)) }
                 })
             }
         }

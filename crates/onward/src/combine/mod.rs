@@ -67,7 +67,7 @@ impl Scope {
         while arms.len() > 1 {
             if arms.iter().any(|arm| poll(*arm, Some(&limit))) {
                 if limit.is_blind() {
-                    ours(cx).cell.lock().engine.saw_nothing();
+                    ours(cx).cell.lock().engine.note_poll();
                 }
                 return;
             }

@@ -66,7 +66,7 @@ impl<C> SignalSource<C> {
     }
 
     pub fn count(&self) -> usize {
-        self.ctx.cell.look("count", |engine| engine.count_signals(&self.pattern))
+        self.ctx.cell.poll_mailbox("count", |engine| engine.count_signals(&self.pattern))
     }
 
     /// Waits for the next signal.
@@ -90,7 +90,7 @@ impl<C> SignalSource<C> {
     where
         C: Carries<T>,
     {
-        let taken = self.ctx.cell.look("try_recv", |engine| engine.try_signal(&self.pattern));
+        let taken = self.ctx.cell.poll_mailbox("try_recv", |engine| engine.try_signal(&self.pattern));
         taken.map(|(_, payload)| Ok(payload.read()?)).transpose()
     }
 
@@ -104,21 +104,21 @@ impl<C> SignalSource<C> {
     }
 
     /// Takes all available signals like [`SignalSource::drain`], each with its sender.
-    pub fn drain_heard<T: DeserializeOwned>(&self) -> Result<Vec<ReceivedSignal<T>>>
+    pub fn drain_with_sender<T: DeserializeOwned>(&self) -> Result<Vec<ReceivedSignal<T>>>
     where
         C: Carries<T>,
     {
-        let heard = |_, sender: Option<RunKey>, value| ReceivedSignal { from: sender.map(|sender| sender.id), value };
-        drain(&self.ctx.cell, &self.pattern, heard)
+        let received = |_, sender: Option<RunKey>, value| ReceivedSignal { from: sender.map(|sender| sender.id), value };
+        drain(&self.ctx.cell, &self.pattern, received)
     }
 
     /// Takes all available signals with their raw payloads.
     #[cfg(feature = "agents")]
     pub(crate) fn drain_payloads(&self) -> Vec<ReceivedSignal<Payload>> {
-        let next = || self.ctx.cell.look("drain", |engine| engine.try_signal_from(&self.pattern));
-        let heard =
+        let next = || self.ctx.cell.poll_mailbox("drain", |engine| engine.try_signal_from(&self.pattern));
+        let received =
             |(_, value, sender): (Name, Payload, Option<RunKey>)| ReceivedSignal { from: sender.map(|sender| sender.id), value };
-        std::iter::from_fn(next).map(heard).collect()
+        std::iter::from_fn(next).map(received).collect()
     }
 }
 
@@ -147,11 +147,11 @@ impl PatternMailbox {
     }
 
     pub fn count(&self) -> usize {
-        self.cell.look("count", |engine| engine.count_signals(&self.pattern))
+        self.cell.poll_mailbox("count", |engine| engine.count_signals(&self.pattern))
     }
 
     pub fn try_recv<T: DeserializeOwned>(&self) -> Result<Option<(Name, T)>> {
-        let taken = self.cell.look("try_recv", |engine| engine.try_signal(&self.pattern));
+        let taken = self.cell.poll_mailbox("try_recv", |engine| engine.try_signal(&self.pattern));
         taken.map(|(name, payload)| Ok((name, payload.read()?))).transpose()
     }
 
@@ -170,11 +170,11 @@ fn drain<T: DeserializeOwned, V>(
 ) -> Result<Vec<V>> {
     let mut taken = Vec::new();
     loop {
-        let next = cell.look("drain", |engine| engine.peek_signal(pattern)).map(|payload| payload.read::<T>());
+        let next = cell.poll_mailbox("drain", |engine| engine.peek_signal(pattern)).map(|payload| payload.read::<T>());
         if !taken.is_empty() && matches!(next, Some(Err(_))) {
             return Ok(taken);
         }
-        let signal = cell.look("drain", |engine| engine.try_signal_from(pattern));
+        let signal = cell.poll_mailbox("drain", |engine| engine.try_signal_from(pattern));
         let (Some((name, _, sender)), Some(value)) = (signal, next) else { return Ok(taken) };
         taken.push(make(name, sender, value?));
     }

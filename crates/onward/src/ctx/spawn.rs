@@ -137,7 +137,7 @@ impl Parent {
         &self.run.id
     }
 
-    /// Sends a message to the parent. It arrives with its sender ([`super::SignalSource::drain_heard`]), or is dropped if the
+    /// Sends a message to the parent. It arrives with its sender ([`super::SignalSource::drain_with_sender`]), or is dropped if the
     /// parent has ended or abandoned this child.
     ///
     /// # Errors

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use onward_core::api::{
     AppendEntryRequest, Call, Emitted, LogPage, LogRequest, PayloadMut, Reply, StartReply, StartRequest, Target,
 };
-use onward_core::stream::StreamSaid;
+use onward_core::stream::StreamContent;
 use onward_core::view::RunView;
 use onward_core::{Failure, Index, Payload, RunKey};
 use onward_runtime::{Changes, Client, ClientFuture, Outcome, RuntimeError, known_entry, read_page};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{CodecError, Direction, EncryptionBoundary, Makers, Passed, PayloadContext};
+use super::{CodecError, Direction, EncryptionBoundary, Passed, PayloadContext, PayloadRuns};
 
 /// Number of emitted values that a slow listener may fall behind.
 const BEHIND_MAX: usize = 256;
@@ -61,7 +61,7 @@ impl EncryptedClient {
         match (&mut reply, &run) {
             // An undecodable frame comes from a process with another codec.
             (Reply::ReadStream(page), Some(run)) => {
-                page.frames.retain_mut(|frame| frame_in(&self.boundary, run, &mut frame.said).is_ok());
+                page.frames.retain_mut(|frame| frame_in(&self.boundary, run, &mut frame.content).is_ok());
             }
             _ => self.decode(&mut reply, run.as_ref()).await?,
         }
@@ -84,14 +84,14 @@ impl EncryptedClient {
         });
         decoded.map_err(unreadable)?;
         for (wanted, run, generation, error) in failed {
-            let makers = self.originals(&run, generation).await?;
-            if makers.is_alone() {
+            let payload_runs = self.originals(&run, generation).await?;
+            if payload_runs.is_alone() {
                 return Err(unreadable(error));
             }
             let mut position = 0;
             let decoded = reply.visit_payloads(Some(&run), &mut |part, _, _, names| {
                 position += 1;
-                let contexts: Vec<PayloadContext> = names.iter().flat_map(|name| makers.contexts(name)).collect();
+                let contexts: Vec<PayloadContext> = names.iter().flat_map(|name| payload_runs.contexts(name)).collect();
                 if position == wanted { self.boundary.part(Direction::In, part, &contexts) } else { Ok(()) }
             });
             decoded.map_err(unreadable)?;
@@ -100,24 +100,24 @@ impl EncryptedClient {
     }
 
     /// Returns the runs under which payloads of a log may have been encoded.
-    async fn originals(&self, run: &RunKey, generation: u32) -> Result<Makers, RuntimeError> {
+    async fn originals(&self, run: &RunKey, generation: u32) -> Result<PayloadRuns, RuntimeError> {
         let first = self.inner.read_log(run.clone(), Some(generation), Index(0), 1).await?;
-        let mut makers = Makers::of(run, first.first());
-        self.add_originals(run, &mut makers).await?;
-        Ok(makers)
+        let mut payload_runs = PayloadRuns::of(run, first.first());
+        self.add_originals(run, &mut payload_runs).await?;
+        Ok(payload_runs)
     }
 
-    async fn add_originals(&self, run: &RunKey, makers: &mut Makers) -> Result<(), RuntimeError> {
+    async fn add_originals(&self, run: &RunKey, payload_runs: &mut PayloadRuns) -> Result<(), RuntimeError> {
         let first_of = async |run| match self.inner.read_log(run, Some(0), Index(0), 1).await {
             Err(error) if error.code() == "run_not_found" => Ok(None), // it was deleted
             read => Ok(read?.into_iter().next()),
         };
-        makers.add_originals(run, first_of).await
+        payload_runs.add_originals(run, first_of).await
     }
 
     async fn read_log(&self, request: LogRequest) -> Result<Reply, RuntimeError> {
-        let decode = |mut page: LogPage, makers: &Makers| {
-            page.records.iter_mut().try_for_each(|record| self.boundary.record_in(record, makers)).map(|()| page)
+        let decode = |mut page: LogPage, payload_runs: &PayloadRuns| {
+            page.records.iter_mut().try_for_each(|record| self.boundary.record_in(record, payload_runs)).map(|()| page)
         };
         let page = self.inner.read_log_page(request.clone()).await?;
         // A part of a log does not name the runs that it was copied from.
@@ -125,13 +125,13 @@ impl EncryptedClient {
             Index(0) => None,
             _ => Some(self.inner.read_log(request.run.clone(), request.generation, Index(0), 1).await?),
         };
-        let mut makers = Makers::of(&request.run, first.as_ref().unwrap_or(&page.records).first());
-        if let Ok(page) = decode(page, &makers) {
+        let mut payload_runs = PayloadRuns::of(&request.run, first.as_ref().unwrap_or(&page.records).first());
+        if let Ok(page) = decode(page, &payload_runs) {
             return Ok(Reply::ReadLog(page));
         }
-        self.add_originals(&request.run, &mut makers).await?;
+        self.add_originals(&request.run, &mut payload_runs).await?;
         let page = self.inner.read_log_page(request).await?;
-        decode(page, &makers).map(Reply::ReadLog).map_err(unreadable)
+        decode(page, &payload_runs).map(Reply::ReadLog).map_err(unreadable)
     }
 
     fn coded(&self, inner: Arc<dyn Outcome>, key: &RunKey) -> Arc<dyn Outcome> {
@@ -152,29 +152,31 @@ fn unreadable(error: CodecError) -> RuntimeError {
     RuntimeError::PayloadUnreadable { why: error.to_string() }
 }
 
-fn view_in(boundary: &EncryptionBoundary, view: &mut RunView, makers: &Makers) -> Passed {
-    boundary.payload(Direction::In, &mut view.input, &makers.contexts("input"))?;
-    let (states, signals) = (makers.contexts("state"), makers.contexts("signal"));
+fn view_in(boundary: &EncryptionBoundary, view: &mut RunView, payload_runs: &PayloadRuns) -> Passed {
+    boundary.payload(Direction::In, &mut view.input, &payload_runs.contexts("input"))?;
+    let (states, signals) = (payload_runs.contexts("state"), payload_runs.contexts("signal"));
     view.state.values_mut().try_for_each(|value| boundary.payload(Direction::In, value, &states))?;
     view.undelivered
         .iter_mut()
         .try_for_each(|signal| boundary.signal(Direction::In, &signal.name, &mut signal.payload, &signals))?;
     if let Some(outcome) = &mut view.outcome {
-        boundary.result(Direction::In, outcome, &makers.contexts("outcome"))?;
+        boundary.result(Direction::In, outcome, &payload_runs.contexts("outcome"))?;
     }
-    view.pause.as_mut().map_or(Ok(()), |pause| boundary.pause(Direction::In, &makers.runs, pause))
+    view.pause.as_mut().map_or(Ok(()), |pause| boundary.pause(Direction::In, &payload_runs.runs, pause))
 }
 
-fn frame_in(boundary: &EncryptionBoundary, key: &RunKey, said: &mut StreamSaid) -> Passed {
-    match said {
-        StreamSaid::Spoken(spoken) => boundary.payload(Direction::In, &mut spoken.frame, &[PayloadContext::of(key, "streamed")]),
-        StreamSaid::AttemptFailed(failed) => {
+fn frame_in(boundary: &EncryptionBoundary, key: &RunKey, content: &mut StreamContent) -> Passed {
+    match content {
+        StreamContent::Spoken(spoken) => {
+            boundary.payload(Direction::In, &mut spoken.frame, &[PayloadContext::of(key, "streamed")])
+        }
+        StreamContent::AttemptFailed(failed) => {
             boundary.failure(Direction::In, &mut failed.failure, &[PayloadContext::of(key, "report")])
         }
-        StreamSaid::ApprovalRequested(said) => {
-            boundary.maybe(Direction::In, &mut said.requested.show, &[PayloadContext::of(key, "show")])
+        StreamContent::ApprovalRequested(content) => {
+            boundary.maybe(Direction::In, &mut content.requested.show, &[PayloadContext::of(key, "show")])
         }
-        StreamSaid::Paused(pause) => boundary.pause(Direction::In, std::slice::from_ref(key), pause),
+        StreamContent::Paused(pause) => boundary.pause(Direction::In, std::slice::from_ref(key), pause),
         _ => Ok(()),
     }
 }
@@ -224,12 +226,12 @@ impl Client for EncryptedClient {
     fn read_run(&self, key: RunKey) -> ClientFuture<'_, RunView> {
         Box::pin(async move {
             let mut view = self.inner.read_run(key.clone()).await?;
-            let Err(error) = view_in(&self.boundary, &mut view, &Makers::of(&key, None)) else { return Ok(view) };
-            let makers = self.originals(&key, view.head.generation).await?;
-            if makers.is_alone() {
+            let Err(error) = view_in(&self.boundary, &mut view, &PayloadRuns::of(&key, None)) else { return Ok(view) };
+            let payload_runs = self.originals(&key, view.head.generation).await?;
+            if payload_runs.is_alone() {
                 return Err(unreadable(error));
             }
-            view_in(&self.boundary, &mut view, &makers).map_err(unreadable)?;
+            view_in(&self.boundary, &mut view, &payload_runs).map_err(unreadable)?;
             Ok(view)
         })
     }

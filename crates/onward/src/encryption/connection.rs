@@ -15,7 +15,7 @@ use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{CodecError, Direction, EncryptionBoundary, Makers, PayloadContext};
+use super::{CodecError, Direction, EncryptionBoundary, PayloadContext, PayloadRuns};
 
 /// The failure code for a payload that no codec of this process can decode.
 const UNREADABLE: &str = "payload_unreadable";
@@ -60,8 +60,8 @@ impl EncryptedConnection {
         }
         // Records that cannot be decoded are read again by the driver, which reports the error.
         run.records = run.records.take().and_then(|records| {
-            let makers = Makers::of(&run.head.key, records.first());
-            decode(&self.boundary, records, &run.head.key, &makers).ok()
+            let payload_runs = PayloadRuns::of(&run.head.key, records.first());
+            decode(&self.boundary, records, &run.head.key, &payload_runs).ok()
         });
     }
 
@@ -71,8 +71,8 @@ impl EncryptedConnection {
         // A task that was rescheduled in a copied log was encoded for another run.
         let first = self.inner.read_log(task.id.run.clone(), Some(task.id.generation), Index(0), 1).await;
         let first = first.map_err(|_| error)?;
-        let makers = Makers::of(&task.id.run, first.first());
-        self.boundary.payload(Direction::In, &mut task.input, &makers.contexts("task"))
+        let payload_runs = PayloadRuns::of(&task.id.run, first.first());
+        self.boundary.payload(Direction::In, &mut task.input, &payload_runs.contexts("task"))
     }
 
     /// Decodes a task's input. A task whose input cannot be decoded here fails here.
@@ -112,11 +112,11 @@ fn decode(
     boundary: &EncryptionBoundary,
     mut records: Vec<Record>,
     key: &RunKey,
-    makers: &Makers,
+    payload_runs: &PayloadRuns,
 ) -> Result<Vec<Record>, StoreError> {
     for record in &mut records {
         let index = record.index;
-        boundary.record_in(record, makers).map_err(|error| StoreError::LogCorrupt {
+        boundary.record_in(record, payload_runs).map_err(|error| StoreError::LogCorrupt {
             key: key.clone(),
             index,
             why: error.to_string(),
@@ -185,9 +185,9 @@ impl WorkerConnection for EncryptedConnection {
             let mut questions = Vec::new();
             for question in self.inner.next_questions().await {
                 match inside(&self.boundary, &question) {
-                    Ok((asked, answered)) => {
+                    Ok((decoded, answered)) => {
                         self.tokio.spawn(pass_on(self.boundary.clone(), question, answered));
-                        questions.push(asked);
+                        questions.push(decoded);
                     }
                     Err(error) => drop(question.answer.send(Some(Err(unreadable(&error))))),
                 }
@@ -198,8 +198,8 @@ impl WorkerConnection for EncryptedConnection {
 
     fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
         let (boundary, tokio) = (self.boundary.clone(), self.tokio.clone());
-        let makers = Makers::of(key, None);
-        self.inner.open_inbox(key, epoch, Arc::new(CodedInbox { inner: inbox, boundary, makers, tokio }));
+        let payload_runs = PayloadRuns::of(key, None);
+        self.inner.open_inbox(key, epoch, Arc::new(CodedInbox { inner: inbox, boundary, payload_runs, tokio }));
     }
 
     fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
@@ -213,20 +213,20 @@ impl WorkerConnection for EncryptedConnection {
             let read = || connection.read_log(key.clone(), generation, from, limit);
             let first_of = |run, generation| connection.read_log(run, generation, Index(0), 1);
             let records = read().await?;
-            let mut makers = match from {
-                Index(0) => Makers::of(&key, records.first()),
+            let mut payload_runs = match from {
+                Index(0) => PayloadRuns::of(&key, records.first()),
                 // A part of a log does not name the runs that it was copied from.
-                _ => Makers::of(&key, first_of(key.clone(), generation).await?.first()),
+                _ => PayloadRuns::of(&key, first_of(key.clone(), generation).await?.first()),
             };
-            if let Ok(records) = decode(&boundary, records, &key, &makers) {
+            if let Ok(records) = decode(&boundary, records, &key, &payload_runs) {
                 return Ok(records);
             }
             let first_of = async |run| match first_of(run, Some(0)).await {
                 Err(error) if error.code() == "run_not_found" => Ok::<_, StoreError>(None), // it was deleted
                 read => Ok(read?.into_iter().next()),
             };
-            makers.add_originals(&key, first_of).await?;
-            decode(&boundary, read().await?, &key, &makers)
+            payload_runs.add_originals(&key, first_of).await?;
+            decode(&boundary, read().await?, &key, &payload_runs)
         })
     }
 
@@ -294,13 +294,13 @@ impl WorkerConnection for EncryptedConnection {
 struct CodedInbox {
     inner: Arc<dyn Inbox>,
     boundary: EncryptionBoundary,
-    makers: Makers,
+    payload_runs: PayloadRuns,
     tokio: Handle,
 }
 
 impl Inbox for CodedInbox {
     fn push(&self, mut record: Record) {
-        match self.boundary.record_in(&mut record, &self.makers) {
+        match self.boundary.record_in(&mut record, &self.payload_runs) {
             Ok(()) => self.inner.push(record),
             // Encoded for a run that this log was copied from, or damaged. Losing the lease makes a worker claim the run again
             // and read its log, which reports the error.
@@ -313,14 +313,14 @@ impl Inbox for CodedInbox {
     }
 
     fn ask(&self, question: Question) -> Result<(), Question> {
-        let (asked, answered) = match inside(&self.boundary, &question) {
+        let (decoded, answered) = match inside(&self.boundary, &question) {
             Ok(inside) => inside,
             Err(error) => {
                 drop(question.answer.send(Some(Err(unreadable(&error)))));
                 return Ok(());
             }
         };
-        match self.inner.ask(asked) {
+        match self.inner.ask(decoded) {
             Ok(()) => {
                 self.tokio.spawn(pass_on(self.boundary.clone(), question, answered));
                 Ok(())

@@ -8,7 +8,7 @@ use onward_core::run::Commit;
 use onward_core::task::TaskReport;
 use onward_core::{CallId, Event, Failure, Hash, Payload, Record, RunKey};
 
-use super::{CodecError, Direction, EncryptionBoundary, Makers, Passed, PayloadContext, outcome_homes};
+use super::{CodecError, Direction, EncryptionBoundary, Passed, PayloadContext, PayloadRuns, outcome_homes};
 
 impl EncryptionBoundary {
     /// Encodes the payloads of a commit.
@@ -34,8 +34,8 @@ impl EncryptionBoundary {
     }
 
     /// Decodes the payloads of a record.
-    pub(crate) fn record_in(&self, record: &mut Record, makers: &Makers) -> Passed {
-        let runs = makers.of_record(record);
+    pub(crate) fn record_in(&self, record: &mut Record, payload_runs: &PayloadRuns) -> Passed {
+        let runs = payload_runs.of_record(record);
         for event in &mut record.events {
             self.mask(event, &runs[0]);
             self.event(Direction::In, event, &runs, None)?;

@@ -204,7 +204,7 @@ impl EncryptionBoundary {
         self.text(direction, &mut pause.message, &contexts)?;
         if let Some(report) = &mut pause.divergence {
             self.text(direction, &mut report.recorded, &contexts)?;
-            self.text(direction, &mut report.asked, &contexts)?;
+            self.text(direction, &mut report.attempted, &contexts)?;
             if let Some(nearest) = &mut report.nearest {
                 self.text(direction, nearest, &contexts)?;
             }
@@ -215,18 +215,18 @@ impl EncryptionBoundary {
 
 /// The runs under which payloads of a log may have been encoded: its own run, and the runs that it was copied from.
 #[derive(Debug, Clone)]
-pub(crate) struct Makers {
+pub(crate) struct PayloadRuns {
     ancestry: Ancestry,
     /// The log's own run first.
     runs: Vec<RunKey>,
 }
 
-impl Makers {
+impl PayloadRuns {
     /// Reads the candidates from the first record of the log; without it, the run itself is the only one.
-    pub fn of(run: &RunKey, first: Option<&Record>) -> Makers {
+    pub fn of(run: &RunKey, first: Option<&Record>) -> PayloadRuns {
         let ancestry =
             first.and_then(Record::started).map_or_else(|| Ancestry::alone(run), |started| Ancestry::new(run, started));
-        Makers { runs: ancestry.runs(), ancestry }
+        PayloadRuns { runs: ancestry.runs(), ancestry }
     }
 
     /// Adds the runs that another log of the same run was copied from.

@@ -47,7 +47,7 @@ pub(crate) struct RunCell {
 /// Source of step results in place of closures.
 pub(crate) trait StepScript: Send + Sync {
     /// Returns the result of the attempt; `None` lets the closure run.
-    fn answer(&self, asked: &StepAttempt<'_>) -> Option<Result<Payload, Failure>>;
+    fn answer(&self, step: &StepAttempt<'_>) -> Option<Result<Payload, Failure>>;
     fn ran(&self, name: &Name);
 }
 
@@ -123,9 +123,9 @@ impl RunCell {
 
     /// Polls the mailbox. Code that polls in an endless loop is unwound here, since it would never yield; the engine has the
     /// fault.
-    pub fn look<T>(&self, what: &str, look: impl FnOnce(&mut Engine) -> T) -> T {
+    pub fn poll_mailbox<T>(&self, what: &str, poll_mailbox: impl FnOnce(&mut Engine) -> T) -> T {
         let mut state = self.call(what);
-        let seen = look(&mut state.engine);
+        let seen = poll_mailbox(&mut state.engine);
         let spinning = state.engine.is_spinning();
         drop(state);
         if spinning {

@@ -233,7 +233,7 @@ impl Code {
         cell.lock().engine.poll_begins();
         let began = self.stalls.now();
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_future(&cell)));
-        self.stalls.look(began, &cell);
+        self.stalls.check(began, &cell);
         match polled {
             Err(panic) => Err(self.panicked(&*panic)),
             Ok(result) => {

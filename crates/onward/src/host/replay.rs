@@ -16,8 +16,8 @@ use crate::host::code::{Code, Handler, Need, WorkerShared};
 struct NoSteps;
 
 impl StepScript for NoSteps {
-    fn answer(&self, asked: &StepAttempt<'_>) -> Option<Result<Payload>> {
-        let failure = Failure::fatal(format!("step `{}` is not recorded", asked.name));
+    fn answer(&self, step: &StepAttempt<'_>) -> Option<Result<Payload>> {
+        let failure = Failure::fatal(format!("step `{}` is not recorded", step.name));
         Some(Err(failure.with_code("replay_only")))
     }
     fn ran(&self, _: &Name) {}

@@ -30,7 +30,7 @@ impl Stalls {
     }
 
     /// Warns if the poll that began at `began` took too long.
-    pub fn look(&mut self, began: Option<Timestamp>, cell: &RunCell) {
+    pub fn check(&mut self, began: Option<Timestamp>, cell: &RunCell) {
         let (Some(began), Some(now)) = (began, self.now()) else { return };
         let took = now.since(began);
         if took >= POLL_MAX {

@@ -36,7 +36,7 @@ impl Registry {
 
     /// Returns whether only runs may schedule tasks of this kind (IK1, KI4).
     pub fn is_internal_task(&self, kind: &Name) -> bool {
-        is_internal_task(kind) || self.schemas.get(&Latest::Task(kind.clone())).is_some_and(|said| said.is_internal)
+        is_internal_task(kind) || self.schemas.get(&Latest::Task(kind.clone())).is_some_and(|schemas| schemas.is_internal)
     }
 
     fn schemas_of(&self, latest: &Latest) -> Schemas {
@@ -72,36 +72,36 @@ impl Registry {
     #[cfg(feature = "remote")]
     pub fn offers(&self) -> (Vec<onward_wire::worker::KindOffer>, Vec<onward_wire::worker::TaskSchemas>) {
         use onward_wire::worker::{KindOffer, TaskSchemas, VersionSchemas};
-        let said = self.kind_schemas();
+        let schemas = self.kind_schemas();
         let of = |is_task: bool, name: &Name| {
-            let said = said.iter().filter(move |said| said.is_task == is_task);
+            let schemas = schemas.iter().filter(move |schemas| schemas.is_task == is_task);
             let name = name.clone();
-            said.filter(move |said| said.kind == name)
+            schemas.filter(move |schemas| schemas.kind == name)
         };
         let word = |version: &Option<Name>| version.as_ref().map(Name::to_string).unwrap_or_default();
         let kinds = self.workflows.iter().map(|(name, kind)| {
-            let current = of(false, name).find(|said| said.version.is_none());
-            let others = of(false, name).filter(|said| said.version != kind.current && said.says_something());
+            let current = of(false, name).find(|schemas| schemas.version.is_none());
+            let others = of(false, name).filter(|schemas| schemas.version != kind.current && schemas.has_schemas());
             KindOffer {
                 kind: name.clone(),
                 versions: kind.versions.keys().map(word).collect(),
                 current: kind.current.clone(),
-                input_schema: current.and_then(|said| said.input.clone()),
-                output_schema: current.and_then(|said| said.output.clone()),
+                input_schema: current.and_then(|schemas| schemas.input.clone()),
+                output_schema: current.and_then(|schemas| schemas.output.clone()),
                 version_schemas: others
-                    .filter_map(|said| {
-                        let (input_schema, output_schema) = (said.input.clone(), said.output.clone());
-                        Some(VersionSchemas { version: said.version.clone()?, input_schema, output_schema })
+                    .filter_map(|schemas| {
+                        let (input_schema, output_schema) = (schemas.input.clone(), schemas.output.clone());
+                        Some(VersionSchemas { version: schemas.version.clone()?, input_schema, output_schema })
                     })
                     .collect(),
-                is_internal: of(false, name).any(|said| said.is_internal),
+                is_internal: of(false, name).any(|schemas| schemas.is_internal),
             }
         });
-        let tasks = said.iter().filter(|said| said.is_task && said.says_something()).map(|said| TaskSchemas {
-            kind: said.kind.clone(),
-            input_schema: said.input.clone(),
-            output_schema: said.output.clone(),
-            is_internal: said.is_internal,
+        let tasks = schemas.iter().filter(|schemas| schemas.is_task && schemas.has_schemas()).map(|schemas| TaskSchemas {
+            kind: schemas.kind.clone(),
+            input_schema: schemas.input.clone(),
+            output_schema: schemas.output.clone(),
+            is_internal: schemas.is_internal,
         });
         (kinds.collect(), tasks.collect())
     }

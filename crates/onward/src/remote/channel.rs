@@ -118,7 +118,7 @@ impl Channel {
         let mut grpc = self.ready().await?;
         let path = PathAndQuery::from_static(path_of(&call));
         let reply = grpc.unary(self.request(call.to_bytes()), path, Untyped).await;
-        let bytes = reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))?;
+        let bytes = reply.map(tonic::Response::into_inner).map_err(|status| self.error_of(&status))?;
         Reply::decode(call.name(), &bytes).map_err(|error| from_status(&undecodable(&error)))
     }
 
@@ -135,7 +135,7 @@ impl Channel {
         let mut grpc = self.ready().await?;
         let codec = Wire::<Sent, Received>::default();
         let reply = grpc.streaming(self.request(frames), PathAndQuery::from_static(path), codec).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
+        reply.map(tonic::Response::into_inner).map_err(|status| self.error_of(&status))
     }
 
     /// Opens a stream of the values that a run emits from now on.
@@ -143,7 +143,7 @@ impl Channel {
         let mut grpc = self.ready().await?;
         let (path, codec) = (PathAndQuery::from_static(onward_wire::grpc::LISTEN), Wire::<RunRequest, Emitted>::default());
         let reply = grpc.server_streaming(self.request(RunRequest { run }), path, codec).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
+        reply.map(tonic::Response::into_inner).map_err(|status| self.error_of(&status))
     }
 
     /// Sends a plain HTTP request.
@@ -178,7 +178,7 @@ impl Channel {
     }
 
     /// Converts a status into the server's error, or into `server_unreachable`.
-    fn told(&self, status: &tonic::Status) -> RuntimeError {
+    fn error_of(&self, status: &tonic::Status) -> RuntimeError {
         let error = from_status(status);
         if error.code() == "server_unreachable" { self.unreachable(&sentence(status.message(), status.source())) } else { error }
     }

@@ -32,13 +32,13 @@ use onward_runtime::{ConnectionFuture, DriveInput, Emitted, Inbox, Question, Run
 use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture, payloads};
 use onward_wire::api::{Call, DecideRequest, DriveRequest, Reply};
 use onward_wire::worker as wire;
-use onward_wire::worker::{Said, WorkerFrame};
+use onward_wire::worker::{ReplyOutcome, WorkerFrame};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::Channel;
 use super::problem::unreachable;
-use shared::{Greeting, Shared, To};
+use shared::{Greeting, RecordSink, Shared};
 
 /// Time after which `start` reports that the first connection has failed; connecting continues in the background.
 const WELCOME_MAX: Duration = Duration::from_secs(10);
@@ -141,10 +141,10 @@ impl WorkerConnection for RemoteConnection {
                 None => None,
                 // Under the lock until all records are passed on: later records must not overtake them.
                 Some(held) => {
-                    if let To::Kept(records) = &mut held.to {
+                    if let RecordSink::Buffer(records) = &mut held.sink {
                         std::mem::take(records).into_iter().for_each(|record| inbox.push(record));
                     }
-                    held.to = To::Inbox(inbox.clone());
+                    held.sink = RecordSink::Inbox(inbox.clone());
                     Some(())
                 }
             }
@@ -170,8 +170,8 @@ impl WorkerConnection for RemoteConnection {
             loop {
                 let limit = u32::try_from(limit - records.len()).unwrap_or(u32::MAX);
                 let read = wire::ReadLog { request: 0, run: run.clone(), generation, from, limit };
-                let asked = shared.ask(|request| WorkerFrame::ReadLog(wire::ReadLog { request, ..read }));
-                let Said::Log(wire::Log { records: page, more }) = asked.said().await? else {
+                let reply = shared.ask(|request| WorkerFrame::ReadLog(wire::ReadLog { request, ..read }));
+                let ReplyOutcome::Log(wire::Log { records: page, more }) = reply.outcome().await? else {
                     return Err(not_an_answer("a log"));
                 };
                 records.extend(page);
@@ -189,9 +189,9 @@ impl WorkerConnection for RemoteConnection {
         if bytes > max {
             return Box::pin(std::future::ready(Err(StoreError::PayloadTooLarge { bytes, max })));
         }
-        let asked = self.shared.ask(|request| WorkerFrame::Commit(wire::CommitRun { request, commit }));
+        let reply = self.shared.ask(|request| WorkerFrame::Commit(wire::CommitRun { request, commit }));
         Box::pin(async move {
-            let Said::Committed(committed) = asked.said().await? else { return Err(not_an_answer("a commit")) };
+            let ReplyOutcome::Committed(committed) = reply.outcome().await? else { return Err(not_an_answer("a commit")) };
             if committed.status.is_closed() {
                 drop(shared.lock().let_go(&key, epoch)); // the server has dropped it, too
             }
@@ -208,16 +208,16 @@ impl WorkerConnection for RemoteConnection {
     }
 
     fn pause(&self, run: RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()> {
-        let asked = self.shared.ask(|request| WorkerFrame::Pause(wire::PauseRun { request, run, generation, epoch, report }));
-        Box::pin(async move { asked.said().await.map(drop) })
+        let reply = self.shared.ask(|request| WorkerFrame::Pause(wire::PauseRun { request, run, generation, epoch, report }));
+        Box::pin(async move { reply.outcome().await.map(drop) })
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport) -> StoreFuture<'_, ()> {
         let ends = report.ends();
         let key = task.clone();
-        let asked = self.shared.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task, claim, report }));
+        let reply = self.shared.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task, claim, report }));
         Box::pin(async move {
-            let answer = asked.said().await.map(drop);
+            let answer = reply.outcome().await.map(drop);
             let over = matches!(&answer, Err(error) if error.code() == "task_attempt_over");
             if over || (ends && answer.is_ok()) {
                 self.shared.end_task(key, claim);
@@ -290,8 +290,8 @@ impl RemoteConnection {
         for task in tasks {
             self.shared.give_back_task(task).await;
         }
-        let left = self.shared.ask(|request| WorkerFrame::Leave(wire::Leave { request, received }));
-        drop(left.said().await);
+        let reply = self.shared.ask(|request| WorkerFrame::Leave(wire::Leave { request, received }));
+        drop(reply.outcome().await);
     }
 }
 

@@ -56,10 +56,10 @@ impl Ends {
         if let Some(attendant) = lock(&self.asleep).take() {
             tokio::spawn(attendant.attend());
         }
-        let (tell, told) = oneshot::channel();
+        let (tell, result) = oneshot::channel();
         let mut wait = OutcomeWait { ends: self, key, over: false };
         wait.ask(Ask::Await(key.clone(), tell));
-        let outcome = told.await;
+        let outcome = result.await;
         wait.over = true;
         outcome.unwrap_or_else(|_| Err(gone()))
     }
@@ -187,22 +187,22 @@ impl Attendant {
 
     fn tell(&mut self, end: End) {
         let End { run, outcome, problem } = end;
-        let told = match (outcome, problem) {
+        let result = match (outcome, problem) {
             (Some(outcome), _) => Ok(outcome),
             (None, Some(problem)) => Err(RuntimeError::from(from_problem(problem))),
             (None, None) => return,
         };
-        if let Err(error) = &told
+        if let Err(error) = &result
             && error.consequence() == Consequence::Retry
         {
             return self.ask_later(run);
         }
         for tell in self.waiting.remove(&run).into_iter().flatten() {
-            let told = match &told {
+            let result = match &result {
                 Ok(outcome) => Ok(outcome.clone()),
                 Err(error) => Err(again(error)),
             };
-            drop(tell.send(told)); // the caller may have gone
+            drop(tell.send(result)); // the caller may have gone
         }
     }
 

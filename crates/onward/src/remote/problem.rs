@@ -55,20 +55,20 @@ pub(crate) fn unreachable(message: String) -> RuntimeError {
 /// gets its own hint, because the address is right then.
 pub(crate) fn unreachable_at(url: &str, why: &str) -> RuntimeError {
     let message = format!("no server answers at {}: {why}", url.trim_end_matches('/'));
-    let said = |text: &str| why.contains(text);
-    if said("CaUsedAsEndEntity") {
+    let has = |text: &str| why.contains(text);
+    if has("CaUsedAsEndEntity") {
         return unreachable_with(message, "use a server certificate without `CA:TRUE`: this one is an authority's");
     }
-    if said("invalid peer certificate") {
+    if has("invalid peer certificate") {
         let hint = "name the authority that signed the server's certificate with SSL_CERT_FILE=FILE, or in code with \
                     `.root_certificate(pem)`, and use a host name of the certificate";
         return unreachable_with(message, hint);
     }
-    if url.starts_with("https:") && said("corrupt message") {
+    if url.starts_with("https:") && has("corrupt message") {
         return unreachable_with(message, "use http://, because the server has no TLS");
     }
     // The peer accepted the connection and then closed it. The transport's error depends on which side was faster.
-    let is_ended = ["http2 error", "connection closed", "stream closed", "broken pipe", "reset"].into_iter().any(said);
+    let is_ended = ["http2 error", "connection closed", "stream closed", "broken pipe", "reset"].into_iter().any(has);
     if url.starts_with("http:") && is_ended {
         let hint = "use https:// if the server has a certificate; otherwise check that it still runs";
         return unreachable_with(message, hint);

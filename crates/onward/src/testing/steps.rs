@@ -49,16 +49,16 @@ impl Steps {
 }
 
 impl StepScript for Steps {
-    fn answer(&self, asked: &StepAttempt<'_>) -> Option<Result<Payload>> {
-        let answers = self.answers.get(asked.name)?;
+    fn answer(&self, step: &StepAttempt<'_>) -> Option<Result<Payload>> {
+        let answers = self.answers.get(step.name)?;
         let StepRequests { given, next, scripted, .. } = &mut *self.seen();
-        let attempt = (asked.generation, asked.call_id.clone(), asked.attempt);
+        let attempt = (step.generation, step.call_id.clone(), step.attempt);
         let position = *given.entry(attempt).or_insert_with(|| {
-            let next = next.entry(asked.name.clone()).or_default();
+            let next = next.entry(step.name.clone()).or_default();
             *next += 1;
             *next - 1
         });
-        scripted.push(asked.name.to_string());
+        scripted.push(step.name.to_string());
         // The last result repeats.
         answers.get(position).or(answers.last()).cloned()
     }

@@ -434,26 +434,26 @@ impl World {
         };
         let past = self.past.iter().filter(|_| reopen::takes_earlier(self.log.records()));
         let earlier = past.map(|log| log.records().to_vec()).collect();
-        let reopen::Forked { mut logs, news } = reopen::fork(&self.head, earlier, self.log.records(), &fork, self.now)?;
+        let reopen::Forked { mut logs, outbox } = reopen::fork(&self.head, earlier, self.log.records(), &fork, self.now)?;
         let records = logs.pop().expect("the last one goes on");
         let mut world = World::with_handler(fork.key, self.handler.clone(), Payload::null(), self.shared.clone(), 7);
         (world.now, world.shadow, world.waker) = (self.now, self.shadow, self.waker.clone());
         world.past = logs.into_iter().map(|log| Log::load(log).expect("a copy is a log")).collect();
-        world.go_on_from(reopen::Reopened { records, news });
+        world.go_on_from(reopen::Reopened { records, outbox });
         Ok(world)
     }
 
     /// Derives everything but the log from the log (J1).
     fn go_on_from(&mut self, reopened: reopen::Reopened) {
         let epoch = Epoch(self.head.epoch.0 + 1);
-        let said = Projection::of(self.head.key.clone(), &reopened.records).expect("a copy begins with a start");
+        let projection = Projection::of(self.head.key.clone(), &reopened.records).expect("a copy begins with a start");
         self.log = Log::load(reopened.records).expect("a copy is a log");
-        self.timers = said.timers.into_iter().map(|(call_id, timer)| (call_id, timer.due_at)).collect();
-        (self.tasks, self.waits) = (said.tasks, said.waits);
-        self.once.extend(said.slots.into_iter().map(|(key, slot)| (key, (slot.token, slot.index))));
-        self.frozen = said.head.status == Status::Paused;
-        self.head = RunHead { epoch, ..said.head };
-        self.sent = reopened.news;
+        self.timers = projection.timers.into_iter().map(|(call_id, timer)| (call_id, timer.due_at)).collect();
+        (self.tasks, self.waits) = (projection.tasks, projection.waits);
+        self.once.extend(projection.slots.into_iter().map(|(key, slot)| (key, (slot.token, slot.index))));
+        self.frozen = projection.head.status == Status::Paused;
+        self.head = RunHead { epoch, ..projection.head };
+        self.sent = reopened.outbox;
         (self.code, self.refusals, self.found) = (None, 0, None);
     }
 

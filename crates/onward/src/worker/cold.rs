@@ -38,12 +38,12 @@ pub(super) async fn answer(worker: &Worker, question: Question) {
         let Ok(found) = worker.library.read(&run, started.generation, wish.walk()).await else { return };
         known.push((wish, found.into_path().into()));
     };
-    let said: Option<Result<Payload, Failure>> = match replayed {
+    let result: Option<Result<Payload, Failure>> = match replayed {
         Ok(code) => code.query(&name, input),
         Err(fault) => {
             let message = fault.into_pause().map_or("the run cannot be replayed".to_owned(), |pause| pause.message);
             Some(Err(Failure::fatal(message)))
         }
     };
-    drop(answer.send(said)); // the caller may have gone
+    drop(answer.send(result)); // the caller may have gone
 }

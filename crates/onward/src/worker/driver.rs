@@ -163,7 +163,7 @@ impl Driver {
     }
 
     /// Takes the content of the inbox; returns whether the lease is lost.
-    fn take_news(&mut self, waker: &Waker) -> bool {
+    fn take_inbox(&mut self, waker: &Waker) -> bool {
         let InboxItem { records, questions, lost, evict } = self.inbox.take(waker);
         if !records.is_empty() || !questions.is_empty() {
             self.wake_up();
@@ -176,7 +176,7 @@ impl Driver {
 
     fn turn(&mut self, cx: &mut Context<'_>) -> NextAction {
         self.traced.begin();
-        if self.take_news(cx.waker()) {
+        if self.take_inbox(cx.waker()) {
             // As far as this worker knows the lease is lost. Releasing it does not affect a new holder.
             return self.leave(true);
         }
@@ -286,7 +286,7 @@ impl Driver {
 
     /// Returns the commit in flight, with its events from the engine.
     fn commit_in_flight(&self, header: CommitHeader) -> Commit {
-        let CommitHeader { n, epoch, commit_id, horizon, waits, is_standing } = header;
+        let CommitHeader { n, epoch, commit_id, horizon, waits, is_while_paused } = header;
         Commit {
             key: self.key.clone(),
             generation: self.generation,
@@ -297,7 +297,7 @@ impl Driver {
             events: self.code.in_flight(),
             waits,
             end_over_unread: self.refusals >= END_REFUSALS_MAX,
-            is_standing,
+            is_while_paused,
             carries: self.carries.clone(),
         }
     }

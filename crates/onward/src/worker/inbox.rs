@@ -20,7 +20,7 @@ pub(crate) struct InboxItem {
 
 #[derive(Default)]
 struct InboxState {
-    news: InboxItem,
+    item: InboxItem,
     waker: Option<Waker>,
     closed: bool,
 }
@@ -41,12 +41,12 @@ impl RunInbox {
         if !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             state.waker = Some(waker.clone());
         }
-        std::mem::take(&mut state.news)
+        std::mem::take(&mut state.item)
     }
 
     fn tell(&self, change: impl FnOnce(&mut InboxItem)) {
         let mut state = self.lock();
-        change(&mut state.news);
+        change(&mut state.item);
         let waker = state.waker.clone();
         drop(state);
         if let Some(waker) = waker {
@@ -56,13 +56,13 @@ impl RunInbox {
 
     /// Makes the driver release the run as soon as it waits.
     pub fn evict(&self) {
-        self.tell(|news| news.evict = true);
+        self.tell(|item| item.evict = true);
     }
 
     /// Closes the inbox if it is empty; returns whether it did.
     pub fn close_if_empty(&self) -> bool {
         let mut state = self.lock();
-        let empty = state.news.records.is_empty() && state.news.questions.is_empty();
+        let empty = state.item.records.is_empty() && state.item.questions.is_empty();
         state.closed = empty;
         empty
     }
@@ -72,19 +72,19 @@ impl RunInbox {
         let mut state = self.lock();
         state.closed = true;
         state.waker = None;
-        let news = std::mem::take(&mut state.news);
+        let item = std::mem::take(&mut state.item);
         drop(state);
-        drop(news);
+        drop(item);
     }
 }
 
 impl Inbox for RunInbox {
     fn push(&self, record: Record) {
-        self.tell(|news| news.records.push(record));
+        self.tell(|item| item.records.push(record));
     }
 
     fn lost(&self) {
-        self.tell(|news| news.lost = true);
+        self.tell(|item| item.lost = true);
     }
 
     fn ask(&self, question: Question) -> Result<(), Question> {
@@ -92,7 +92,7 @@ impl Inbox for RunInbox {
         if state.closed {
             return Err(question);
         }
-        state.news.questions.push(question);
+        state.item.questions.push(question);
         let waker = state.waker.clone();
         drop(state);
         if let Some(waker) = waker {

@@ -114,12 +114,12 @@ impl Worker {
     pub async fn drain(&self) {
         let deadline = tokio::time::Instant::now() + self.options.shutdown_timeout;
         loop {
-            let left: Vec<Arc<RunInbox>> = self.lock_hot().values().cloned().collect();
-            let done = left.is_empty() && self.attempts.load(Ordering::SeqCst) == 0;
+            let inboxes: Vec<Arc<RunInbox>> = self.lock_hot().values().cloned().collect();
+            let done = inboxes.is_empty() && self.attempts.load(Ordering::SeqCst) == 0;
             if done || tokio::time::Instant::now() >= deadline {
                 break;
             }
-            left.iter().for_each(|inbox| inbox.evict());
+            inboxes.iter().for_each(|inbox| inbox.evict());
             drop(tokio::time::timeout(Duration::from_millis(20), self.idle.notified()).await);
         }
         // Unfinished attempts are interrupted. Their tasks go to other workers, except `at_most_once` tasks.

@@ -247,7 +247,7 @@ pub(super) fn accepted(state: &State) -> Vec<(u32, CallId)> {
         _ => None,
     });
     let last = pauses.last().filter(|pause| pause.reason == PauseReason::EffectAbandoned);
-    last.into_iter().flat_map(|pause| &pause.left).map(|call_id| (generation, call_id.clone())).collect()
+    last.into_iter().flat_map(|pause| &pause.abandoned_calls).map(|call_id| (generation, call_id.clone())).collect()
 }
 
 /// Returns the original ids of the calls on the live path.
@@ -310,9 +310,9 @@ fn asked_again(state: &State) -> Option<String> {
     let generation = state.world.generation();
     let closed = state.world.past_logs().last().map(|log| (generation - 1, log));
     closed.into_iter().chain([(generation, state.world.log())]).find_map(|(generation, log)| {
-        let is_asked =
+        let is_requested =
             |event: &Event| matches!(event, Event::ChildStarted(_) | Event::PromiseCreated(_) | Event::ApprovalRequested(_));
-        let call_ids = log.events().filter(|(_, event)| is_asked(event)).filter_map(|(_, event)| event.call_id());
+        let call_ids = log.events().filter(|(_, event)| is_requested(event)).filter_map(|(_, event)| event.call_id());
         let mut asked = BTreeSet::new();
         let again = call_ids.filter_map(|call_id| asked_at(log, generation, call_id)).find(|what| !asked.insert(what.clone()))?;
         Some(format!("MA10 the world is asked twice for {again}"))

@@ -393,7 +393,7 @@ everywhere! {
         let pause = paused(&run).await;
         assert_eq!(pause.reason, PauseReason::UnstableSegment);
         let differs = pause.divergence.expect("it has the difference");
-        assert!(differs.recorded.contains("prompt 3") && differs.asked.contains("prompt 4"), "{differs:?}");
+        assert!(differs.recorded.contains("prompt 3") && differs.attempted.contains("prompt 4"), "{differs:?}");
         assert_eq!((calls.load(Ordering::SeqCst), crate::site::count(&run, "segment_abandoned").await), (4, 3));
         // Resuming accepts this prompt.
         run.resume().await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward::agent::{AgentCtx, MESSAGE, Turn};
 use onward::prelude::*;
-use onward::stream::StreamSaid;
+use onward::stream::StreamContent;
 use onward::{Entry, RunHandle, Status};
 use onward_core::Hash;
 use onward_core::view::AwaitedKind;
@@ -205,7 +205,7 @@ everywhere! {
         until_status(&run, Status::Completed).await;
         let mut resets = Vec::new();
         while let Some(frame) = stream.next().await.unwrap() {
-            if let StreamSaid::BranchReset(reset) = frame.said {
+            if let StreamContent::BranchReset(reset) = frame.content {
                 resets.push(reset.leaf);
             }
         }

@@ -1,7 +1,7 @@
 //! Code that changes while runs are open.
 
 use onward::prelude::*;
-use onward::{Builder, PendingReason, Status};
+use onward::{BlockReason, Builder, Status};
 use onward_core::event::PauseReason;
 
 use crate::site::{count, eventually, everywhere, paused, until_logged, until_status};
@@ -47,7 +47,7 @@ everywhere! {
         let pause = paused(&run).await;
         assert_eq!(pause.reason, PauseReason::Diverged);
         let report = pause.divergence.unwrap();
-        assert_eq!((&*report.recorded, &*report.asked), ("task `charge` at 0 with input 7", "task `refund` at 0 with input 7"));
+        assert_eq!((&*report.recorded, &*report.attempted), ("task `charge` at 0 with input 7", "task `refund` at 0 with input 7"));
         assert_eq!(report.index.0, 1);
         assert!(report.hint.contains("onward run resume r"), "{}", report.hint);
         let log = run.log().await.unwrap();
@@ -121,8 +121,8 @@ everywhere! {
         assert_eq!(other.result().await.unwrap(), "v2");
         let view = run.view().await.unwrap();
         assert_eq!((view.head.status, view.head.version.unwrap().as_str()), (Status::Pending, "v1"));
-        assert_eq!(run.why_pending().await.unwrap(), Some(PendingReason::NoCompatibleWorker));
-        assert_eq!(other.why_pending().await.unwrap(), None, "it is over");
+        assert_eq!(run.blocked_on().await.unwrap()[0].why, BlockReason::NoWorker);
+        assert_eq!(other.blocked_on().await.unwrap(), [], "it is over");
         site.pass(&onward, days(1)).await;
         assert_eq!(run.view().await.unwrap().head.status, Status::Pending, "it does not fail");
         let unknown = onward.start::<String, _>("w", &()).version("v3").await;
@@ -131,7 +131,7 @@ everywhere! {
             // A server accepts it: a worker with its code may connect later.
             Ok(unknown) => {
                 assert!(site.is_remote());
-                assert_eq!(unknown.why_pending().await.unwrap(), Some(PendingReason::NoCompatibleWorker));
+                assert_eq!(unknown.blocked_on().await.unwrap()[0].why, BlockReason::NoWorker);
             }
         }
         drop((run, other));

@@ -8,7 +8,7 @@ use onward::prelude::*;
 use onward::{Budget, Builder, Decide, Encryption, EncryptionKey, Event, Failure, Record, Status, join_all};
 use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
 use onward_core::event::PauseReason;
-use onward_core::stream::StreamSaid;
+use onward_core::stream::StreamContent;
 use onward_core::view::{Awaited, AwaitedKind};
 use onward_llm_scripted::{Fault, Rule, ScriptedModel, ScriptedReply};
 use schemars::JsonSchema;
@@ -753,7 +753,7 @@ async fn an_outage_is_waited_out_and_readers_are_told_of_it() {
     let run = onward.start::<AgentOutcome, _>("a", "hello").id("r").await.unwrap();
     let mut stream = run.stream(None);
     let failed = loop {
-        if let StreamSaid::AttemptFailed(failed) = stream.next().await.unwrap().unwrap().said
+        if let StreamContent::AttemptFailed(failed) = stream.next().await.unwrap().unwrap().content
             && failed.attempt == 3
         {
             break failed;
@@ -782,7 +782,7 @@ async fn failures_are_counted_over_processes_and_behind_a_codec() {
     let onward = start().await;
     let run = onward.start::<AgentOutcome, _>("a", "hello").id("r").await.unwrap();
     let mut stream = run.stream(None);
-    while !matches!(stream.next().await.unwrap().unwrap().said, StreamSaid::AttemptFailed(_)) {}
+    while !matches!(stream.next().await.unwrap().unwrap().content, StreamContent::AttemptFailed(_)) {}
     drop((stream, run));
     onward.shutdown().await;
     let onward = start().await;

@@ -119,7 +119,7 @@ async fn a_worker_of_another_namespace_does_not_help() {
     let run = caller.start::<String, _>("who", &()).version("1").id("r").await.unwrap();
     let own = worker.start::<String, _>("who", &()).id("r").await.unwrap();
     until_status(&own, Status::Waiting).await;
-    assert_eq!(run.why_pending().await.unwrap().map(|why| why.to_string()).as_deref(), Some("no_compatible_worker"));
+    assert_eq!(run.blocked_on().await.unwrap()[0].why.as_str(), "no_worker");
     assert_eq!(run.query::<String>("who", &()).await.unwrap_err().code(), "no_compatible_worker");
     let helper = of(&b, site.builder().await).start().await.unwrap();
     eventually("its own worker takes it", async || (run.view().await.unwrap().head.status == Status::Waiting).then_some(()))

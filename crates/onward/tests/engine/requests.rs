@@ -33,8 +33,8 @@ everywhere! {
         let unknown = onward.start::<(), _>("wait", "x").await;
         if site.is_remote() {
             // A server cannot know which workers will connect: it accepts the run and reports why it is pending.
-            let why = unknown.unwrap().why_pending().await.unwrap();
-            assert_eq!(why, Some(onward::PendingReason::NoCompatibleWorker));
+            let blocked_on = unknown.unwrap().blocked_on().await.unwrap();
+            assert_eq!(blocked_on[0].why, onward::BlockReason::NoWorker);
             return;
         }
         refused(unknown, "unknown_kind", ".workflow(&NAME, function)");

@@ -73,7 +73,7 @@ async fn wait_for_message(store: &Arc<dyn Store>, port: &LocalConnection, id: &s
         events: vec![Event::from(awaits)],
         waits: true,
         end_over_unread: false,
-        is_standing: false,
+        is_while_paused: false,
         carries: Default::default(),
     };
     store.commit(commit).await.unwrap();

@@ -15,7 +15,7 @@ async fn echo(ctx: AgentCtx, name: String) -> Result<Vec<String>> {
     ctx.turns(Vec::new(), |mut heard: Vec<String>| {
         let (ctx, name) = (ctx.clone(), name.clone());
         async move {
-            for ReceivedSignal { from, value } in ctx.signal(MESSAGE).drain_heard::<String>()? {
+            for ReceivedSignal { from, value } in ctx.signal(MESSAGE).drain_with_sender::<String>()? {
                 assert_eq!(from.as_ref(), ctx.parent().map(|parent| parent.run_id().clone()).as_ref());
                 if value == "end" {
                     return Ok(Turn::Done(heard));
@@ -49,7 +49,7 @@ async fn boss(ctx: AgentCtx, (): ()) -> Result<Report> {
                     crew.echoes.push(ctx.spawn("echo", name)?);
                 }
             }
-            let heard = ctx.signal(MESSAGE).drain_heard::<String>()?;
+            let heard = ctx.signal(MESSAGE).drain_with_sender::<String>()?;
             crew.heard.extend(heard.into_iter().map(|heard| (heard.from.expect("it is a run").to_string(), heard.value)));
             if crew.turns < 3 {
                 for echo in &crew.echoes {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
-use onward::stream::{StreamFrame, StreamSaid};
+use onward::stream::{StreamContent, StreamFrame};
 use onward::{Builder, RunHandle, RunStream, TaskCtx};
 use serde_json::{Value, json};
 
@@ -76,8 +76,8 @@ struct Screen {
 
 impl Screen {
     fn show(&mut self, frame: &StreamFrame) {
-        match &frame.said {
-            StreamSaid::Spoken(spoken) => {
+        match &frame.content {
+            StreamContent::Spoken(spoken) => {
                 let value: Value = spoken.frame.read().unwrap();
                 if value["type"] == "text" {
                     let draft = self.drafts.entry(spoken.task.to_string()).or_default();
@@ -85,25 +85,25 @@ impl Screen {
                 }
                 self.seen.push("spoken");
             }
-            StreamSaid::AttemptReset(reset) => {
+            StreamContent::AttemptReset(reset) => {
                 self.drafts.remove(&reset.task.to_string());
                 self.seen.push("attempt_reset");
             }
-            StreamSaid::AttemptFailed(_) => self.seen.push("attempt_failed"),
-            StreamSaid::TaskEnd(end) => {
+            StreamContent::AttemptFailed(_) => self.seen.push("attempt_failed"),
+            StreamContent::TaskEnd(end) => {
                 self.said.extend(self.drafts.remove(&end.task.to_string()));
                 self.seen.push("task_end");
             }
-            StreamSaid::Entry(entry) => {
+            StreamContent::Entry(entry) => {
                 self.roles.push(entry.role.to_string());
                 self.seen.push("entry");
             }
-            StreamSaid::BranchReset(_) => self.seen.push("branch_reset"),
-            StreamSaid::ApprovalRequested(_) => self.seen.push("approval_requested"),
-            StreamSaid::Paused(_) => self.seen.push("paused"),
-            StreamSaid::Resumed(_) => self.seen.push("resumed"),
-            StreamSaid::End(_) => self.seen.push("end"),
-            StreamSaid::StreamReset(_) => {
+            StreamContent::BranchReset(_) => self.seen.push("branch_reset"),
+            StreamContent::ApprovalRequested(_) => self.seen.push("approval_requested"),
+            StreamContent::Paused(_) => self.seen.push("paused"),
+            StreamContent::Resumed(_) => self.seen.push("resumed"),
+            StreamContent::End(_) => self.seen.push("end"),
+            StreamContent::StreamReset(_) => {
                 self.drafts.clear();
                 self.seen.push("stream_reset");
             }
@@ -221,7 +221,7 @@ everywhere! {
                 () = tokio::time::sleep(millis(20)) => { site.pass(&onward, millis(10)).await; continue }
             };
             let Some(frame) = frame else { break };
-            if let StreamSaid::AttemptFailed(said) = &frame.said {
+            if let StreamContent::AttemptFailed(said) = &frame.content {
                 failed = Some(said.clone());
             }
             screen.show(&frame);

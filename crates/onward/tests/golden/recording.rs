@@ -333,7 +333,7 @@ pub fn continued() -> Log {
             commit_id: CommitId(9),
             horizon: draft.horizon,
             waits: draft.waits,
-            is_standing: draft.is_standing,
+            is_while_paused: draft.is_while_paused,
         };
         let record = Record { index: log.next_index(), at: world.now(), commit: Some(header), events: draft.events.clone() };
         let ends = record.ends_log();
@@ -361,7 +361,7 @@ pub fn terminated() -> Log {
     let divergence = Divergence {
         index: Index(1),
         recorded: "a timer at 0".to_owned(),
-        asked: "step `new` at 0".to_owned(),
+        attempted: "step `new` at 0".to_owned(),
         nearest: None,
         hint: "deploy the change as a new version".to_owned(),
     };

@@ -34,7 +34,7 @@ pub async fn handed(ctx: AgentCtx, _: ()) -> Result<String> {
     first.message(&ctx, "be quick")?;
     let found = first.result(&ctx).await?;
     second.cancel(&ctx);
-    for heard in ctx.signal("message").drain_heard::<String>()? {
+    for heard in ctx.signal("message").drain_with_sender::<String>()? {
         ctx.append("user", &format!("{}: {}", heard.from.map_or_else(String::new, |from| from.to_string()), heard.value)).await?;
     }
     ctx.append("tool", &found).await?;

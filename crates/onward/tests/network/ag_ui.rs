@@ -371,7 +371,7 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     let told: Vec<&Value> = events.iter().filter(|event| event["name"] == "onward.blocked_on").collect();
     let [begins, is_over] = &told[..] else { panic!("it is shown when it begins and when it is over: {events:?}") };
     let blocker = &begins["value"]["blocked_on"][0];
-    assert_eq!((&begins["type"], &blocker["why"], &blocker["kind"]), (&json!("CUSTOM"), &json!("limit_closed"), &json!("llm.m")));
+    assert_eq!((&begins["type"], &blocker["why"], &blocker["kind"]), (&json!("CUSTOM"), &json!("rate_limited"), &json!("llm.m")));
     assert!(blocker["until"].is_string(), "{begins}");
     assert_eq!(is_over["value"]["blocked_on"], json!([]));
     assert_eq!(text(&events), "You said: hello");

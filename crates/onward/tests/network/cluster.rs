@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward::prelude::*;
-use onward::{Onward, PendingReason, RunHandle};
+use onward::{BlockReason, Onward, RunHandle};
 use onward_core::{Name, Namespace, Status};
 use onward_testkit::{Cluster, Database};
 
@@ -208,9 +208,9 @@ async fn every_server_knows_the_workers_of_all() {
     let first: RunHandle<()> = client.start("busy", &()).id("first").await.unwrap();
     eventually("it is worked on", async || (first.view().await.unwrap().head.status == Status::Running).then_some(())).await;
     let second: RunHandle<()> = client.start("busy", &()).id("second").await.unwrap();
-    assert_eq!(second.why_pending().await.unwrap(), Some(PendingReason::Queued), "a worker elsewhere has its code");
+    assert_eq!(second.blocked_on().await.unwrap()[0].why, BlockReason::Queued, "a worker elsewhere has its code");
     let other: RunHandle<()> = client.start("unheard-of", &()).id("other").await.unwrap();
-    assert_eq!(other.why_pending().await.unwrap(), Some(PendingReason::NoCompatibleWorker));
+    assert_eq!(other.blocked_on().await.unwrap()[0].why, BlockReason::NoWorker);
 
     enough.0.notify_one();
     first.result().await.unwrap();

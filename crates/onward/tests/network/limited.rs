@@ -44,7 +44,7 @@ async fn all_wait(here: &str, there: &str, other: &str) {
     let told = first.run::<AgentOutcome>("r0").unwrap();
     eventually("the reason is known", async || {
         let found = told.blocked_on().await.unwrap().pop();
-        found.filter(|blocker| blocker.why == BlockReason::LimitClosed)
+        found.filter(|blocker| blocker.why == BlockReason::RateLimited)
     })
     .await;
     for run in &runs {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward::prelude::*;
-use onward::stream::{StreamFrame, StreamSaid};
+use onward::stream::{StreamContent, StreamFrame};
 use onward::{Onward, RetryPolicy, RunHandle, TaskCtx};
 use onward_testkit::Cluster;
 use serde_json::{Value, json};
@@ -37,19 +37,19 @@ fn answer(gate: watch::Receiver<u32>) -> impl Fn(TaskCtx, ()) -> std::pin::Pin<B
 /// Returns what a screen shows when the run is closed; counts the words on it meanwhile.
 async fn shown(run: Arc<RunHandle<u32>>, heard: watch::Sender<u32>) -> (String, Vec<&'static str>) {
     let (mut text, mut seen, mut stream) = (String::new(), Vec::new(), run.stream(None));
-    while let Some(StreamFrame { said, .. }) = stream.next().await.unwrap() {
-        match said {
-            StreamSaid::Spoken(spoken) => {
+    while let Some(StreamFrame { content, .. }) = stream.next().await.unwrap() {
+        match content {
+            StreamContent::Spoken(spoken) => {
                 text.push_str(spoken.frame.read::<Value>().unwrap()["text"].as_str().unwrap());
                 seen.push("spoken");
                 heard.send_replace(u32::try_from(text.split_whitespace().count()).unwrap());
             }
-            StreamSaid::AttemptReset(_) | StreamSaid::StreamReset(_) => {
+            StreamContent::AttemptReset(_) | StreamContent::StreamReset(_) => {
                 text.clear();
                 seen.push("reset");
             }
-            StreamSaid::TaskEnd(_) => seen.push("task_end"),
-            StreamSaid::End(_) => seen.push("end"),
+            StreamContent::TaskEnd(_) => seen.push("task_end"),
+            StreamContent::End(_) => seen.push("end"),
             _ => seen.push("other"),
         }
     }

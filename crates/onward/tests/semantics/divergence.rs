@@ -35,7 +35,7 @@ where
     assert_eq!(pause.reason, PauseReason::Diverged);
     let report = pause.divergence.expect("a divergence comes with its report");
     assert!(report.hint.contains("ctx.version") && report.hint.contains("onward run resume test"), "{}", report.hint);
-    assert!(pause.message.contains(&report.recorded) && pause.message.contains(&report.asked), "{}", pause.message);
+    assert!(pause.message.contains(&report.recorded) && pause.message.contains(&report.attempted), "{}", pause.message);
     report
 }
 
@@ -59,7 +59,7 @@ fn another_task_kind_is_reported_with_what_was_recorded_and_what_was_asked() {
     });
     assert_eq!(report.index.0, index_of("task_scheduled"));
     assert_eq!(report.recorded, "task `charge` at 1 with input 7");
-    assert_eq!(report.asked, "task `refund` at 1 with input 7");
+    assert_eq!(report.attempted, "task `refund` at 1 with input 7");
     assert_eq!(report.nearest.as_deref(), Some("step `reserve` at 0"));
 }
 
@@ -70,7 +70,7 @@ fn another_task_input_is_reported() {
         ctx.step("reserve", async || Ok::<_, Failure>(1)).await?;
         ctx.task("charge", &8).await
     });
-    assert_eq!((&*report.recorded, &*report.asked), ("task `charge` at 1 with input 7", "task `charge` at 1 with input 8"));
+    assert_eq!((&*report.recorded, &*report.attempted), ("task `charge` at 1 with input 7", "task `charge` at 1 with input 8"));
 }
 
 /// Scenario 26.
@@ -88,12 +88,12 @@ fn another_child_kind_or_id_is_reported() {
     });
     assert_eq!(kind.index.0, index_of("child_started"));
     assert_eq!(kind.recorded, r#"child `audit` (test/3) at 3 with input "x""#);
-    assert_eq!(kind.asked, r#"child `review` (test/3) at 3 with input "x""#);
+    assert_eq!(kind.attempted, r#"child `review` (test/3) at 3 with input "x""#);
     let id = diverges(|ctx: Ctx, ()| async move {
         until_child(&ctx).await?;
         ctx.child("audit", &"x").id("my-audit").await
     });
-    assert_eq!(id.asked, r#"child `audit` (my-audit) at 3 with input "x""#);
+    assert_eq!(id.attempted, r#"child `audit` (my-audit) at 3 with input "x""#);
 }
 
 /// A parent with an id too long to be extended derives the id of its child from a hash.
@@ -130,7 +130,7 @@ fn another_step_name_is_reported() {
         ctx.task::<u32>("charge", &7).await?;
         ctx.step("letter", async || Ok::<_, Failure>(2)).await
     });
-    assert_eq!((&*report.recorded, &*report.asked), ("step `mail` at 2", "step `letter` at 2"));
+    assert_eq!((&*report.recorded, &*report.attempted), ("step `mail` at 2", "step `letter` at 2"));
     assert_eq!(report.nearest.as_deref(), Some("task `charge` at 1 with input 7"));
 }
 
@@ -148,7 +148,7 @@ fn another_step_input_is_reported() {
     let pause = Replay::new("test", world.log()).against(|ctx, ()| with_input(ctx, 6)).unwrap_err();
     let report = pause.divergence.unwrap();
     assert!(report.recorded.starts_with("step `charge` at 0 with input "), "{}", report.recorded);
-    assert_ne!(report.recorded, report.asked);
+    assert_ne!(report.recorded, report.attempted);
 }
 
 /// Scenario 28.
@@ -185,7 +185,7 @@ fn a_recorded_step_that_was_removed_is_reported() {
         Ok(0)
     });
     assert_eq!(at_the_end.recorded, "step `mail` at 2");
-    assert_eq!(at_the_end.asked, "the end of the run with 0");
+    assert_eq!(at_the_end.attempted, "the end of the run with 0");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn code_that_asks_for_more_than_was_recorded_is_reported_where_it_does() {
         ctx.state().set("phase", "begun")?;
         recorded(ctx, ()).await
     });
-    assert_eq!(report.asked, r#"state `phase` = "begun" at 0"#);
+    assert_eq!(report.attempted, r#"state `phase` = "begun" at 0"#);
 }
 
 /// Keys alone are not enough: code that sets another value has diverged.
@@ -216,7 +216,7 @@ fn another_value_of_state_an_attribute_or_a_sent_signal_is_reported() {
         assert_eq!(pause.reason, PauseReason::Diverged);
         let report = pause.divergence.unwrap();
         assert!(report.recorded.contains("phase") && report.recorded.contains('1'), "{what}: {}", report.recorded);
-        assert!(report.asked.contains("phase") && report.asked.contains('2'), "{what}: {}", report.asked);
+        assert!(report.attempted.contains("phase") && report.attempted.contains('2'), "{what}: {}", report.attempted);
     }
 }
 

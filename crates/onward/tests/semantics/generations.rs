@@ -281,7 +281,7 @@ fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
     let pause = Replay::new("test", world.log()).against(forgetful).unwrap_err();
     assert_eq!(pause.reason, PauseReason::VersionTooOld);
     let report = pause.divergence.unwrap();
-    assert_eq!((&*report.recorded, &*report.asked), ("version 2 of `new-mail`", "a version from 3 to 4"));
+    assert_eq!((&*report.recorded, &*report.attempted), ("version 2 of `new-mail`", "a version from 3 to 4"));
     assert!(report.hint.contains("restore the code for version 2 of `new-mail`"), "{}", report.hint);
 }
 
@@ -298,7 +298,7 @@ fn a_version_that_the_code_does_not_know_yet_pauses_the_run_and_says_that_the_co
     let pause = Replay::new("test", world.log()).against(older).unwrap_err();
     assert_eq!(pause.reason, PauseReason::Diverged);
     let report = pause.divergence.unwrap();
-    assert_eq!((&*report.recorded, &*report.asked), ("version 2 of `new-mail`", "a version from 1 to 1"));
+    assert_eq!((&*report.recorded, &*report.attempted), ("version 2 of `new-mail`", "a version from 1 to 1"));
     assert!(report.hint.contains("this code is older than the code that chose version 2"), "{}", report.hint);
 }
 

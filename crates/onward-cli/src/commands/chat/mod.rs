@@ -200,17 +200,17 @@ async fn check_agent(connection: &Connection, agent: &Name, tools_of: Option<&[S
 impl Chat {
     /// Reads the head of the run. With `waits`, retries while the server is unreachable.
     async fn reach(&self, key: &RunKey) -> Result<RunHead, RuntimeError> {
-        let mut has_told = false;
+        let mut has_printed = false;
         loop {
             match self.connection.read_head(key.clone()).await {
                 Err(error) if self.waits && error.consequence() == Consequence::Retry => {
-                    if !std::mem::replace(&mut has_told, true) {
+                    if !std::mem::replace(&mut has_printed, true) {
                         say(&format!("{error}; waiting for the server"));
                     }
                     tokio::time::sleep(stream::ASK_AGAIN).await;
                 }
                 answer => {
-                    if has_told {
+                    if has_printed {
                         say("connected to the server");
                     }
                     return answer;

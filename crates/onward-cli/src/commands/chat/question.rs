@@ -1,7 +1,7 @@
 //! Open approvals of the run and of its descendants, decided inside the chat.
 
 use onward_core::run::Wait;
-use onward_core::stream::ApprovalSaid;
+use onward_core::stream::StreamApproval;
 use onward_core::{Name, Payload, RunKey};
 use onward_runtime::{CallRef, Decide};
 use serde_json::{Value, json};
@@ -19,10 +19,10 @@ pub struct ApprovalQuestion {
 }
 
 impl ApprovalQuestion {
-    pub fn asked(key: &RunKey, said: &ApprovalSaid) -> ApprovalQuestion {
-        let asked = &said.requested;
-        let call = CallRef { run: key.clone(), generation: said.generation, call_id: asked.call_id.clone() };
-        let (title, description, show) = (asked.title.clone(), asked.description.clone(), asked.show.clone());
+    pub fn of(key: &RunKey, approval: &StreamApproval) -> ApprovalQuestion {
+        let request = &approval.requested;
+        let call = CallRef { run: key.clone(), generation: approval.generation, call_id: request.call_id.clone() };
+        let (title, description, show) = (request.title.clone(), request.description.clone(), request.show.clone());
         ApprovalQuestion { call, agent: None, title, description, show }
     }
 

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use anyhow::Result;
-use onward_core::api::{BlockReason, EntriesRequest, EntryPage, EntryQuery, PendingReason, WaitQuery};
+use onward_core::api::{BlockReason, EntriesRequest, EntryPage, EntryQuery, WaitQuery};
 use onward_core::conversation::{DONE, Entry, EntryCursor};
 use onward_core::event::{PauseReason, RunPaused};
-use onward_core::stream::{AttemptFailed, StreamSaid, TaskOutcome};
+use onward_core::stream::{AttemptFailed, StreamContent, TaskOutcome};
 use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{Failure, Hash, Name, Payload, RunKey, Status};
 use onward_runtime::RuntimeError;
@@ -328,7 +328,7 @@ impl ChatSession {
             StreamEvent::Frames(frames) => {
                 let has_some = !frames.is_empty();
                 for frame in frames {
-                    if let Some(over) = self.take_frame(frame.said).await? {
+                    if let Some(over) = self.take_frame(frame.content).await? {
                         return Ok(Some(over));
                     }
                 }
@@ -340,19 +340,19 @@ impl ChatSession {
         Ok(None)
     }
 
-    async fn take_frame(&mut self, said: StreamSaid) -> Result<Option<ChatEnd>> {
-        match said {
-            StreamSaid::Spoken(spoken) => {
+    async fn take_frame(&mut self, content: StreamContent) -> Result<Option<ChatEnd>> {
+        match content {
+            StreamContent::Spoken(spoken) => {
                 let words = self.drafts.hear(&spoken);
                 self.show_words(words)?;
             }
-            StreamSaid::AttemptReset(reset) => self.drafts.reset(reset.generation, &reset.task),
-            StreamSaid::AttemptFailed(failed) => self.print_failed_attempt(&failed)?,
-            StreamSaid::TaskEnd(end) => {
+            StreamContent::AttemptReset(reset) => self.drafts.reset(reset.generation, &reset.task),
+            StreamContent::AttemptFailed(failed) => self.print_failed_attempt(&failed)?,
+            StreamContent::TaskEnd(end) => {
                 self.drafts.end(end.generation, &end.task, end.outcome == TaskOutcome::Completed);
                 self.screen.end_words()?;
             }
-            StreamSaid::Entry(entry) => {
+            StreamContent::Entry(entry) => {
                 if !self.shown.contains(&entry.id) {
                     let leaf = Some(EntryCursor { id: entry.id, generation: Some(entry.generation) });
                     let limit = if entry.parent == self.leaf { 1 } else { MISSED };
@@ -360,14 +360,14 @@ impl ChatSession {
                     self.show_page(&page)?;
                 }
             }
-            StreamSaid::BranchReset(reset) => {
+            StreamContent::BranchReset(reset) => {
                 self.leaf = reset.leaf;
                 self.screen.note("the agent continues from an earlier entry; the entries after it are abandoned")?;
             }
-            StreamSaid::ApprovalRequested(asked) => self.add_question(ApprovalQuestion::asked(&self.key, &asked))?,
-            StreamSaid::Paused(pause) => self.print_pause(&pause).await?,
-            StreamSaid::Resumed(_) => self.screen.note("resumed")?,
-            StreamSaid::StreamReset(reset) => {
+            StreamContent::ApprovalRequested(approval) => self.add_question(ApprovalQuestion::of(&self.key, &approval))?,
+            StreamContent::Paused(pause) => self.print_pause(&pause).await?,
+            StreamContent::Resumed(_) => self.screen.note("resumed")?,
+            StreamContent::StreamReset(reset) => {
                 self.drafts.reset_all();
                 if let Some(id) = reset.leaf.filter(|leaf| !self.shown.contains(leaf)) {
                     // Entries after this leaf arrive as frames.
@@ -377,7 +377,7 @@ impl ChatSession {
                 }
                 self.look_for_questions().await?;
             }
-            StreamSaid::End(end) => {
+            StreamContent::End(end) => {
                 self.print_end(end.status).await?;
                 return Ok(Some(ChatEnd::Closed(end.status)));
             }
@@ -607,22 +607,17 @@ impl ChatSession {
     /// Prints once that no worker serves the run, and for each task why it is blocked: once, and again if that lasts longer than
     /// announced.
     async fn print_blockers(&mut self) -> Result<()> {
-        let reply = self.connection.read_pending_reason(self.key.clone()).await;
-        if reply.is_ok_and(|reply| reply.why == Some(PendingReason::NoCompatibleWorker)) {
-            if !self.printed_blockers.is_news(PendingReason::NoCompatibleWorker.as_str()) {
-                return Ok(());
-            }
-            let head = self.connection.read_head(self.key.clone()).await?;
-            self.screen.note(&format!("no worker serves `{}`; the run is waiting for one", head.kind))?;
-            return Ok(());
-        }
-        let Ok(view) = self.connection.read_run(self.key.clone()).await else { return Ok(()) };
-        self.is_expecting = rest(&view) == RunProgress::Busy || !self.sent.is_empty();
         let mut found = blocked_on::of(&self.connection, &self.key).await;
-        // Failed attempts and their next time were printed when they failed.
-        found.retain(|blocker| blocker.why != BlockReason::Retries);
+        if found.iter().any(|blocker| blocker.task.is_none() && blocker.why == BlockReason::NoWorker) {
+            found.retain(|blocker| blocker.task.is_none());
+        } else {
+            let Ok(view) = self.connection.read_run(self.key.clone()).await else { return Ok(()) };
+            self.is_expecting = rest(&view) == RunProgress::Busy || !self.sent.is_empty();
+            // Failed attempts and their next time were printed when they failed.
+            found.retain(|blocker| blocker.task.is_some() && blocker.why != BlockReason::Retries);
+        }
         let now = time::now();
-        found.retain(|blocker| self.printed_blockers.is_news_of(blocker, now));
+        found.retain(|blocker| self.printed_blockers.is_new(blocker, now));
         for sentence in blocked_on::sentences(&self.connection, &found).await {
             self.screen.note(&sentence)?;
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onward_core::api::{Decide, DecideRequest, ReasonRequest, Signal, SignalRequest, StartRequest, StreamPage, StreamRequest};
 use onward_core::conversation::MESSAGE;
-use onward_core::stream::{StreamFrame, StreamSaid};
+use onward_core::stream::{StreamContent, StreamFrame};
 use onward_core::{Name, Payload, RunKey};
 use onward_runtime::{CallRef, RuntimeError};
 use onward_store::Consequence;
@@ -79,7 +79,7 @@ pub fn listen(connection: Connection, key: RunKey) -> Listener {
                 Err(error) => StreamEvent::Failed(error),
             };
             let is_last = match &event {
-                StreamEvent::Frames(frames) => frames.iter().any(|frame| matches!(frame.said, StreamSaid::End(_))),
+                StreamEvent::Frames(frames) => frames.iter().any(|frame| matches!(frame.content, StreamContent::End(_))),
                 StreamEvent::Failed(_) => true,
                 StreamEvent::Away | StreamEvent::Back => false,
             };

@@ -245,13 +245,13 @@ impl Demo {
     }
 
     async fn until_exit(&mut self, mut worker: WorkerProcess) -> Result<()> {
-        let left: ExitStatus = tokio::select! {
+        let exit: ExitStatus = tokio::select! {
             never = self.stage.watch(|_| false) => return never,
             status = worker.child.wait() => status?,
         };
         self.stage.look().await?;
-        if !left.success() {
-            bail!("the worker failed: {left}");
+        if !exit.success() {
+            bail!("the worker failed: {exit}");
         }
         Ok(())
     }

@@ -31,8 +31,8 @@ pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut
     let connection = Connection::to_read(global)?;
     // A database that is down must not fail the check of the key; `ready` reports it.
     let namespace = connection.namespace.clone();
-    let asked = connection.list_runs(RunQuery { namespace, limit: 1, partly: true, ..RunQuery::default() }).await;
-    match asked {
+    let reply = connection.list_runs(RunQuery { namespace, limit: 1, partly: true, ..RunQuery::default() }).await;
+    match reply {
         Ok(_) if key.is_some() => findings.ok("key", format!("accepted for namespace {}", connection.namespace)),
         Ok(_) => findings.ok("key", "none, and the server requires none"),
         Err(error) => {

@@ -92,8 +92,8 @@ fn log(story: &Story, at: usize, width: usize, height: usize) -> Vec<Row> {
 fn detail(story: &Story, at: usize, moment: &super::story::Moment, width: usize) -> Vec<Row> {
     let mut rows = vec![row(story.lines[at].name, Paint::Title)];
     rows.extend(wrapped(&escape::text(&moment.record), width, Paint::Dim));
-    let asked: Vec<String> = moment.asked.iter().map(|at| line_text(story, *at)).collect();
-    section(&mut rows, "calls of the code", &asked, width);
+    let calls: Vec<String> = moment.calls.iter().map(|at| line_text(story, *at)).collect();
+    section(&mut rows, "calls of the code", &calls, width);
     section(&mut rows, "waits for", &awaiting(&moment.view), width);
     section(&mut rows, "state", &state(&moment.view), width);
     if let Some(pause) = &moment.view.pause {

@@ -31,7 +31,7 @@ pub struct Moment {
     /// Description of the commit or input with the event.
     pub record: String,
     /// Lines of this commit up to the event; none for an input.
-    pub asked: Vec<usize>,
+    pub calls: Vec<usize>,
 }
 
 impl Story {
@@ -76,8 +76,8 @@ impl Story {
             head.status = Status::Running; // the status follows only from the whole commit
         }
         let first = at - line.offset;
-        let asked = if record.commit.is_some() { (first..=at).collect() } else { Vec::new() };
-        Moment { view: RunView::fold(head, &known), record: format_record(record, line.offset), asked }
+        let calls = if record.commit.is_some() { (first..=at).collect() } else { Vec::new() };
+        Moment { view: RunView::fold(head, &known), record: format_record(record, line.offset), calls }
     }
 
     /// Returns the first event of the next record, or the last event of the log.
@@ -100,7 +100,7 @@ fn format_record(record: &Record, offset: usize) -> String {
         1 => format!("commit {}", commit.n),
         count => format!("event {} of {count} in commit {}", offset + 1, commit.n),
     };
-    let then = match (commit.is_standing, commit.waits) {
+    let then = match (commit.is_while_paused, commit.waits) {
         (true, _) => "results of steps while the run was paused",
         (false, true) => "then the code waited",
         (false, false) => "then the code could continue",

@@ -7,7 +7,7 @@ use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::spend::SpendTotals;
 use onward_core::view::{Awaited, AwaitedKind, RunView};
 use onward_core::{Failure, Status, Timestamp};
-use onward_runtime::PendingReason;
+use onward_runtime::BlockReason;
 
 use super::list::status_cell;
 use crate::args::Global;
@@ -30,13 +30,12 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<()> {
     let key = connection.key(&args.id)?;
     let view = connection.read_run(key.clone()).await?;
     let blocked_on = blocked_on::of(&connection, &key).await;
-    // Only the server process knows the connected workers.
-    let pending = view.head.status == Status::Pending && !connection.is_directory;
-    let why = if pending { connection.read_pending_reason(key).await?.why } else { None };
     if global.json {
-        return print_json(&View::from(&view).with(&blocked_on, why));
+        return print_json(&View::from(&view).with(&blocked_on));
     }
-    let blocked = blocked_on::sentences(&connection, &blocked_on).await;
+    let (of_run, of_tasks): (Vec<_>, Vec<_>) = blocked_on.into_iter().partition(|blocker| blocker.task.is_none());
+    let why = of_run.first().map(|blocker| blocker.why);
+    let blocked = blocked_on::sentences(&connection, &of_tasks).await;
     Ok(print(&tell(&view, tree_of(&connection, &view).await?.as_ref(), why, &blocked, time::now()))?)
 }
 
@@ -47,7 +46,7 @@ async fn tree_of(connection: &Connection, view: &RunView) -> Result<Option<Spend
     Ok(connection.read_spend(query).await?.rows.pop().map(|row| row.totals))
 }
 
-fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, blocked: &[String], now: Timestamp) -> String {
+fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<BlockReason>, blocked: &[String], now: Timestamp) -> String {
     let mut out = format_head(view, tree, why, now);
     if let Some(pause) = &view.pause {
         section(&mut out, "paused", &format_pause(pause));
@@ -75,7 +74,7 @@ fn section(out: &mut String, title: &str, text: &str) {
     out.push_str(&format!("\n{}\n{text}", Style::stdout().bold(title)));
 }
 
-fn format_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, now: Timestamp) -> String {
+fn format_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<BlockReason>, now: Timestamp) -> String {
     let head = &view.head;
     let mut table = TextTable::bare(2).wraps();
     let mut add = |name: &str, value: Cell| table.row(vec![Cell::new(name).paint(Style::dim), value]);
@@ -85,7 +84,7 @@ fn format_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingRe
     add("status", status_cell(head.status));
     if head.status == Status::Pending {
         let worker = format!("a worker that serves `{}`{version}", head.kind);
-        add("waits for", if why == Some(PendingReason::Queued) { "a worker with free capacity".into() } else { worker.into() });
+        add("waits for", if why == Some(BlockReason::Queued) { "a worker with free capacity".into() } else { worker.into() });
     }
     if let Some(stop) = view.agent_stop() {
         add("stopped", stop_text(stop).into());
@@ -209,7 +208,7 @@ pub fn format_pause(pause: &RunPaused) -> String {
     if let Some(report) = &pause.divergence {
         table.row(cells!["at event", report.index]);
         table.row(cells!["recorded", Cell::new(&report.recorded).paint(Style::green)]);
-        table.row(cells!["attempted", Cell::new(&report.asked).paint(Style::red)]);
+        table.row(cells!["attempted", Cell::new(&report.attempted).paint(Style::red)]);
         report.nearest.iter().for_each(|nearest| table.row(cells!["last match", nearest]));
         table.row(cells!["hint", report.hint]);
     }

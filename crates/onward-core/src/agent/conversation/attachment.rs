@@ -29,7 +29,7 @@ fn blocks_fault(value: &Value) -> Option<&'static str> {
 }
 
 /// Returns the message or entry with a text in place of each invalid attachment; `None` if there is none.
-pub fn with_faults_told(content: &Payload) -> Option<Value> {
+pub fn with_faults_replaced(content: &Payload) -> Option<Value> {
     // A cheap test first: most entries have no attachment, and whole conversations are read here.
     std::str::from_utf8(content.data()).ok().filter(|text| text.contains("\"attachment\""))?;
     let mut value = content.read::<Value>().ok()?;

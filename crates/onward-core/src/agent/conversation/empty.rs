@@ -11,7 +11,7 @@ const NOT_A_USERS: [&str; 5] = ["tool_call", "tool_result", "reasoning", "refusa
 
 /// Returns true if a message is empty: no text, or no block with content. Content that is not JSON or has another shape is left
 /// to the agent.
-pub fn says_nothing(message: &Payload) -> bool {
+pub fn is_empty_message(message: &Payload) -> bool {
     #[derive(Deserialize)]
     struct MessageContent {
         text: Option<String>,

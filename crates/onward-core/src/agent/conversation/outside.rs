@@ -21,8 +21,8 @@ pub fn reported(role: &str, text: &str) -> String {
 }
 
 /// Returns the text that was [`reported`], if it was in this role.
-pub fn reported_text<'a>(role: &str, told: &'a str) -> Option<&'a str> {
-    told.strip_prefix(reported(role, "").as_str())
+pub fn reported_text<'a>(role: &str, text: &'a str) -> Option<&'a str> {
+    text.strip_prefix(reported(role, "").as_str())
 }
 
 message! {
@@ -63,7 +63,7 @@ message! {
 /// Returns the entries from outside that are unconsumed at the end of this log, oldest first.
 pub fn pending_of(records: &[Record]) -> Vec<PendingEntry> {
     let mut pending = Vec::new();
-    let left = super::left_behind(records);
+    let abandoned = super::abandoned_filter(records);
     for record in records {
         for (index, event) in record.indexed() {
             match event {
@@ -71,7 +71,7 @@ pub fn pending_of(records: &[Record]) -> Vec<PendingEntry> {
                     pending.extend(waiting(name, payload, index, record.at));
                 }),
                 Event::SignalReceived(event) => pending.extend(waiting(&event.name, &event.payload, index, record.at)),
-                Event::SignalConsumed(event) if event.name.as_str() == ENTRY_SIGNAL && !left(index) => {
+                Event::SignalConsumed(event) if event.name.as_str() == ENTRY_SIGNAL && !abandoned(index) => {
                     // Signals of one name are consumed in order.
                     if let Some(position) = pending.iter().position(|entry| entry.index == event.index) {
                         pending.remove(position);

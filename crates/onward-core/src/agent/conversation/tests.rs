@@ -23,7 +23,7 @@ fn commit(index: u64, events: Vec<Event>) -> Record {
         commit_id: CommitId(index),
         horizon: Index(0),
         waits: false,
-        is_standing: false,
+        is_while_paused: false,
     };
     Record { index: Index(index), at: Timestamp(index), commit: Some(header), events }
 }
@@ -37,7 +37,7 @@ fn started(leaf: Option<Hash>) -> Record {
         depth: 0,
         kept: Vec::new(),
         keys: Vec::new(),
-        left: Vec::new(),
+        abandoned_children: Vec::new(),
         handoff: None,
         tally: None,
     };
@@ -101,7 +101,7 @@ fn what_was_left_is_marked_and_the_leaf_is_on_the_path() {
     let (one, other) = (entry(0, None, "user", &text("one")), entry(1 << 24, None, "user", &text("other")));
     let aside = EntryAppended { is_aside: true, ..entry(2, None, "settings", &text("s")) };
     let divergence =
-        Divergence { index: Index(1), recorded: String::new(), asked: String::new(), nearest: None, hint: String::new() };
+        Divergence { index: Index(1), recorded: String::new(), attempted: String::new(), nearest: None, hint: String::new() };
     let left = SegmentAbandoned { from: Index(1), to: Index(1), attempt: 1, withdrawn: Vec::new(), divergence };
     let log = [started(None), commit(1, vec![one.into()]), commit(2, vec![left.into(), other.clone().into(), aside.into()])];
     let entries = entries_of(0, &log);

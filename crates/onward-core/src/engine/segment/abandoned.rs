@@ -30,7 +30,7 @@ pub(in crate::engine) struct AbandonedCalls {
     /// Decided approvals.
     decided: BTreeMap<CallId, Decided>,
     /// Approvals on the current path, and their subjects.
-    asked: BTreeMap<CallId, Identity>,
+    requested: BTreeMap<CallId, Identity>,
     /// Abandoned calls that a resume has accepted.
     accepted: BTreeSet<CallId>,
 }
@@ -77,9 +77,9 @@ impl AbandonedCalls {
     }
 
     /// Records the event if it is an approval request.
-    pub fn asked(&mut self, event: &Event) {
+    pub fn note_request(&mut self, event: &Event) {
         if let Some((subject, call_id)) = subject(event).zip(call_id_of(event)) {
-            self.asked.insert(call_id.clone(), subject);
+            self.requested.insert(call_id.clone(), subject);
         }
     }
 
@@ -96,8 +96,8 @@ impl AbandonedCalls {
     }
 
     /// Accepts the calls that a pause has listed.
-    pub fn accept(&mut self, left: Vec<CallId>) {
-        self.accepted.extend(left);
+    pub fn accept(&mut self, call_ids: Vec<CallId>) {
+        self.accepted.extend(call_ids);
     }
 
     /// Takes over the abandoned call that matches the one at `call_id`, if there is one; returns its call id.
@@ -117,8 +117,8 @@ impl AbandonedCalls {
 
     /// Iterates over the children that were not taken over; true if a child outlives the generation.
     pub fn abandoned_children(&self) -> impl Iterator<Item = (&RunId, bool)> {
-        let left = self.calls.values().chain(&self.over).filter(|found| !found.adopted);
-        left.filter_map(|found| Some((found.child.as_ref()?, found.is_spawned)))
+        let open = self.calls.values().chain(&self.over).filter(|found| !found.adopted);
+        open.filter_map(|found| Some((found.child.as_ref()?, found.is_spawned)))
     }
 
     /// Returns the call id under which stores and callers know the call at `call_id`.
@@ -139,9 +139,10 @@ impl AbandonedCalls {
 
     /// Returns the calls that had an effect and are neither taken over nor accepted (SG3), with a description. A decision is not
     /// among them if the code has requested the same approval again and got the same decision.
-    pub fn loose_effects(&self) -> Vec<(CallId, String)> {
-        let told = self.asked.iter().filter_map(|(call_id, subject)| Some((*subject, self.decided.get(call_id)?.approved)));
-        let mut told: Vec<(Identity, bool)> = told.collect();
+    pub fn unmatched_effects(&self) -> Vec<(CallId, String)> {
+        let decisions =
+            self.requested.iter().filter_map(|(call_id, subject)| Some((*subject, self.decided.get(call_id)?.approved)));
+        let mut decisions: Vec<(Identity, bool)> = decisions.collect();
         let mut effect = |found: &Abandoned| {
             let may_have = || Some("may have had an effect".to_owned());
             match found.effect {
@@ -149,11 +150,12 @@ impl AbandonedCalls {
                 EffectOf::Always => may_have(),
                 EffectOf::Decision => {
                     let decided = self.decided.get(&found.call_id)?;
-                    let again =
-                        found.subject.and_then(|subject| told.iter().position(|told| *told == (subject, decided.approved)));
+                    let again = found
+                        .subject
+                        .and_then(|subject| decisions.iter().position(|decisions| *decisions == (subject, decided.approved)));
                     match again {
                         Some(again) => {
-                            told.swap_remove(again); // each matches once
+                            decisions.swap_remove(again); // each matches once
                             None
                         }
                         None => Some(decided.words.clone()),
@@ -207,7 +209,7 @@ impl AbandonedCalls {
     /// Adds the calls of abandoned records. Each path is followed from where it diverged from the one before.
     pub(super) fn fill<'a>(&mut self, mut live_path: LivePath, records: impl Iterator<Item = &'a Record>) {
         let mut way_at: BTreeMap<Index, LivePath> = BTreeMap::new();
-        self.asked.clear();
+        self.requested.clear();
         for record in records {
             if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
                 live_path = way_at.get(&marker.from).cloned().unwrap_or(live_path);

@@ -71,7 +71,7 @@ message! {
         9 => keys: Vec<EntryKey>,
         /// Abandoned children: their results and signals are not delivered.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        10 => left: Vec<RunId>,
+        10 => abandoned_children: Vec<RunId>,
         /// The kind that takes over the conversation: its code begins from its start, without a state.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         11 => handoff: Option<Name>,

@@ -36,16 +36,16 @@ fn runs_of(event: &Event) -> impl Iterator<Item = &RunKey> {
 }
 
 /// Returns every child that a log has started, with its call id.
-pub fn children_asked_for(records: &[Record]) -> BTreeSet<(CallId, RunId)> {
+pub fn child_calls(records: &[Record]) -> BTreeSet<(CallId, RunId)> {
     let again = |all: &[ChildAgain]| all.iter().map(|again| (again.call_id.clone(), again.child.clone())).collect::<Vec<_>>();
     let events = records.iter().flat_map(|record| &record.events);
-    let asked = events.flat_map(|event| match event {
+    let calls = events.flat_map(|event| match event {
         Event::ChildStarted(event) => vec![(event.call_id.clone(), event.child.clone())],
         Event::RetryRequested(event) => again(&event.children),
         Event::RunForked(event) => again(&event.children),
         _ => Vec::new(),
     });
-    asked.collect()
+    calls.collect()
 }
 
 impl Projection {

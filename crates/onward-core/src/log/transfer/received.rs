@@ -48,8 +48,8 @@ pub(crate) fn imported_calls(log: &[Record], projection: &Projection) -> Vec<Eve
         return Vec::new();
     };
     let imported = log.iter().flat_map(Record::indexed).filter(|(index, event)| *index <= until && is_tool_call(event));
-    let asked: BTreeSet<&CallId> = imported.filter_map(|(_, event)| event.call_id()).collect();
-    let open = projection.tasks.values().filter(|task| asked.contains(&task.id.call_id));
+    let call_ids: BTreeSet<&CallId> = imported.filter_map(|(_, event)| event.call_id()).collect();
+    let open = projection.tasks.values().filter(|task| call_ids.contains(&task.id.call_id));
     let unknown = open.map(|task| {
         let message = format!("`{}` was called before the run was imported, and its outcome is unknown", task.kind);
         let failure = Failure::fatal(message).with_code(OUTCOME_UNKNOWN);

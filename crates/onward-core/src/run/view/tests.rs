@@ -47,7 +47,7 @@ impl Script {
     fn commit(mut self, events: Vec<Event>) -> Script {
         let (index, n) = (self.head.next_index, self.head.next_commit);
         let horizon = Index(index.0 - 1);
-        let header = CommitHeader { n, epoch: Epoch(0), commit_id: CommitId(n), horizon, waits: true, is_standing: false };
+        let header = CommitHeader { n, epoch: Epoch(0), commit_id: CommitId(n), horizon, waits: true, is_while_paused: false };
         self.records.push(Record { index, at: self.now(), commit: Some(header), events });
         self.head = RunHead::rebuild(self.head.key.clone(), &self.records).unwrap();
         self

@@ -37,7 +37,7 @@ fn a_limit_that_is_reached_is_named() {
     let mut fork = dollars.clone();
     fork.forked(dollars.gone(Some(&unpriced), Timestamp(0)), Timestamp(0));
     assert_eq!(fork.exhausted(None, Timestamp(0)), Some(UNPRICED), "the fork inherits the unpriced use");
-    assert_eq!(BudgetHead { told_unpriced: true, ..dollars }.exhausted(Some(&unpriced), Timestamp(0)), None);
+    assert_eq!(BudgetHead { paused_unpriced: true, ..dollars }.exhausted(Some(&unpriced), Timestamp(0)), None);
     let turns = BudgetHead::of(Budget::default().turns(1));
     assert_eq!(turns.carried(Some(&spent(1)), false).exhausted(None, Timestamp(0)), None);
     assert_eq!(turns.carried(None, true).exhausted(None, Timestamp(0)), None, "no attempt in this turn");

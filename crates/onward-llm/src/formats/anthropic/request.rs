@@ -87,8 +87,8 @@ fn own(payload: &ProviderPayload, provider: &str) -> Option<Object> {
 
 /// Writes a tool call. Ids of another provider are converted to characters that this one accepts.
 fn tool_use(call: &ToolCall) -> Object {
-    let tool_use = Object::default().with("type", "tool_use").with("id", as_taken(&call.id)).with("name", call.told_name());
-    tool_use.with("input", call.told_arguments())
+    let tool_use = Object::default().with("type", "tool_use").with("id", as_taken(&call.id)).with("name", call.name_to_send());
+    tool_use.with("input", call.arguments_to_send())
 }
 
 fn tool_result(result: &ToolResult, provider: &str) -> Result<Object, CallError> {

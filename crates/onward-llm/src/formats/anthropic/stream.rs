@@ -207,15 +207,15 @@ impl AnthropicReader {
         }
     }
 
-    fn count(&mut self, told: AnthropicUsage, draft: &mut ReplyDraft) {
+    fn count(&mut self, usage: AnthropicUsage, draft: &mut ReplyDraft) {
         let known = &mut self.tokens;
-        for (known, told) in [
-            (&mut known.input_tokens, told.input_tokens),
-            (&mut known.cache_read_input_tokens, told.cache_read_input_tokens),
-            (&mut known.cache_creation_input_tokens, told.cache_creation_input_tokens),
-            (&mut known.output_tokens, told.output_tokens),
+        for (known, usage) in [
+            (&mut known.input_tokens, usage.input_tokens),
+            (&mut known.cache_read_input_tokens, usage.cache_read_input_tokens),
+            (&mut known.cache_creation_input_tokens, usage.cache_creation_input_tokens),
+            (&mut known.output_tokens, usage.output_tokens),
         ] {
-            *known = told.or(*known);
+            *known = usage.or(*known);
         }
         if known.input_tokens.is_some() || known.output_tokens.is_some() {
             draft.usage(Usage {
@@ -260,7 +260,7 @@ impl AnthropicBlock {
 }
 
 fn broken(error: serde_json::Error) -> CallError {
-    CallError::new(Cause::Malformed, "an event is malformed").saying(error.to_string())
+    CallError::new(Cause::Malformed, "an event is malformed").with_provider_message(error.to_string())
 }
 
 fn incomplete(sort: &str) -> CallError {

@@ -126,7 +126,7 @@ fn give_back(assistant: &mut Object, payload: Option<&ProviderPayload>, in_turn:
 }
 
 fn call(call: &ToolCall) -> Object {
-    let function = Object::default().with("name", call.told_name()).with("arguments", call.told_arguments().get());
+    let function = Object::default().with("name", call.name_to_send()).with("arguments", call.arguments_to_send().get());
     Object::default().with("id", &call.id).with("type", "function").with("function", function)
 }
 

@@ -118,7 +118,7 @@ impl OpenAiReader {
             return Ok(());
         }
         let chunk: Chunk = serde_json::from_slice(data)
-            .map_err(|error| CallError::new(Cause::Malformed, "a chunk is malformed").saying(error.to_string()))?;
+            .map_err(|error| CallError::new(Cause::Malformed, "a chunk is malformed").with_provider_message(error.to_string()))?;
         if let Some(usage) = &chunk.usage {
             draft.usage(usage.neutral());
         }

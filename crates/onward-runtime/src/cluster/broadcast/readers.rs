@@ -140,7 +140,7 @@ impl Broadcast {
 
 impl Hub {
     /// Adds frames of a task at another server. They are dropped if the stream is not open here.
-    pub(super) fn heard(&self, spoken: SpokenElsewhere) {
+    pub(super) fn receive_output(&self, spoken: SpokenElsewhere) {
         let SpokenElsewhere { run, claim, speech, failed } = spoken;
         if let Some(speech) = speech.filter(|speech| speech.task.run == run) {
             self.streams.speak_if_open(speech);

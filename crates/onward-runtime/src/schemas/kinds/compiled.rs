@@ -57,10 +57,10 @@ impl Compiled {
             }
             let errors = self.validator.iter_errors(&value).take(VIOLATIONS_MAX);
             // Masked: an error must never reveal a payload.
-            let told = |error: jsonschema::ValidationError<'_>| {
+            let violation = |error: jsonschema::ValidationError<'_>| {
                 violation(error.instance_path().to_string(), error.kind().keyword(), error.masked().to_string())
             };
-            errors.map(told).collect()
+            errors.map(violation).collect()
         });
         checked.map_or(Checked::TooLong, Checked::Done)
     }

@@ -21,12 +21,12 @@ fn buffer() -> Buffer {
 }
 
 fn words(frames: &[StreamFrame]) -> Vec<String> {
-    let word = |frame: &StreamFrame| match &frame.said {
-        StreamSaid::Spoken(spoken) => spoken.frame.read().unwrap(),
-        StreamSaid::AttemptReset(reset) => format!("reset {}", reset.attempt),
-        StreamSaid::AttemptFailed(failed) => format!("failed {}", failed.attempt),
-        StreamSaid::TaskEnd(_) => "over".to_owned(),
-        StreamSaid::Entry(_) => "entry".to_owned(),
+    let word = |frame: &StreamFrame| match &frame.content {
+        StreamContent::Spoken(spoken) => spoken.frame.read().unwrap(),
+        StreamContent::AttemptReset(reset) => format!("reset {}", reset.attempt),
+        StreamContent::AttemptFailed(failed) => format!("failed {}", failed.attempt),
+        StreamContent::TaskEnd(_) => "over".to_owned(),
+        StreamContent::Entry(_) => "entry".to_owned(),
         other => format!("{other:?}"),
     };
     frames.iter().map(word).collect()
@@ -225,7 +225,7 @@ fn abandoned(index: u64, from: u64) -> Record {
     let divergence = onward_core::event::Divergence {
         index: Index(from),
         recorded: String::new(),
-        asked: String::new(),
+        attempted: String::new(),
         nearest: None,
         hint: String::new(),
     };
@@ -238,8 +238,8 @@ fn abandoned(index: u64, from: u64) -> Record {
 fn whoever_leaves_a_part_of_the_log_says_behind_which_entry_it_goes_on() {
     let (first, kept) = entry_of(1, None, "kept");
     let (second, _) = entry_of(2, Some(kept), "left");
-    let leaf = |buffer: &Buffer| match &buffer.frames.back().unwrap().said {
-        StreamSaid::BranchReset(reset) => reset.leaf,
+    let leaf = |buffer: &Buffer| match &buffer.frames.back().unwrap().content {
+        StreamContent::BranchReset(reset) => reset.leaf,
         other => panic!("{other:?}"),
     };
     let mut heard = buffer();

@@ -63,7 +63,7 @@ fn signals(head: &RunHead, count: usize) -> Vec<Record> {
 }
 
 fn admit(inboxes: &Inboxes, worker: &Arc<Worker>, run: &ClaimedRun) -> Arc<Heard> {
-    inboxes.begin_claim().end(&mut [run.clone()], worker.take_seats(1));
+    inboxes.begin_claim().end(&mut [run.clone()], worker.take_permits(1));
     let heard = Arc::new(Heard::default());
     inboxes.open(&run.head.key, run.head.epoch, heard.clone());
     heard

@@ -13,11 +13,10 @@ pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = runtime.read_run(&key).await?;
     let blocked_on = blocked_on(runtime, &key).await?;
-    let why_pending = runtime.why_pending_anywhere(&view.head).await;
-    Ok(json(StatusCode::OK, &View::from(&view).with(&blocked_on, why_pending)))
+    Ok(json(StatusCode::OK, &View::from(&view).with(&blocked_on)))
 }
 
-/// Returns what the tasks of a run are blocked on; nothing if the run was deleted meanwhile.
+/// Returns what a run and its tasks are blocked on; nothing if the run was deleted meanwhile.
 pub(crate) async fn blocked_on(runtime: &Runtime, key: &RunKey) -> Result<Vec<Blocker>, Problem> {
     match runtime.blocked_on(key).await {
         Err(error) if error.code() == "run_not_found" => Ok(Vec::new()), // deleted meanwhile

@@ -129,9 +129,9 @@ pub(crate) async fn query(mut request: Request) -> Result<Response, Problem> {
     let body: QueryBody = request.json().await?;
     let name = Name::new(body.name)?;
     let (run, payload, update_id) = (key.clone(), payload(body.input), String::new());
-    let asked = request.execute::<verb::QueryRun>(AskRequest { run, name: name.clone(), payload, update_id });
+    let query = request.execute::<verb::QueryRun>(AskRequest { run, name: name.clone(), payload, update_id });
     let unanswered = || RuntimeError::Unanswered { key: key.clone(), name: name.clone() };
-    let answered = tokio::time::timeout(wait, asked).await.map_err(|_| unanswered())??;
+    let answered = tokio::time::timeout(wait, query).await.map_err(|_| unanswered())??;
     let unknown = || RequestError::UnknownQuery { run: key.id.to_string(), name: name.to_string() };
     let outcome = answered.answer.ok_or_else(unknown)?;
     Ok(json(StatusCode::OK, &QueryAnswer { run: &key.id, outcome: Outcome::from(&outcome) }))

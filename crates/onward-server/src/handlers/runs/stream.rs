@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onward_core::api::{StreamPage, StreamRequest, verb};
-use onward_core::stream::{Spoken, StreamFrame, StreamSaid};
+use onward_core::stream::{Spoken, StreamContent, StreamFrame};
 use onward_core::{CallId, RunKey};
 use onward_runtime::CallRef;
 use serde_json::value::to_raw_value;
@@ -37,7 +37,7 @@ pub(crate) async fn stream(request: Request) -> Result<Response, Problem> {
     if !wants_stream(&request.headers) {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let page = request.execute::<verb::ReadStream>(StreamRequest { run: key.clone(), offset, wait_ms }).await?;
-        let frames = page.frames.iter().map(|said| document(&key, said)).collect();
+        let frames = page.frames.iter().map(|frame| document(&key, frame)).collect();
         return Ok(json(StatusCode::OK, &Page { frames, next: page.next }));
     }
     if request.query.get("wait_ms").is_some() {
@@ -97,10 +97,10 @@ impl Telling {
         }
         let mut text = String::new();
         let mut frames = page.frames.iter().peekable();
-        while let Some(said) = frames.next() {
-            text.push_str(&format!("id: {}\ndata: {}\n\n", said.offset, document(&self.key, said).get()));
+        while let Some(frame) = frames.next() {
+            text.push_str(&format!("id: {}\ndata: {}\n\n", frame.offset, document(&self.key, frame).get()));
             if text.len() >= TEXT_BYTES || frames.peek().is_none() {
-                self.sink.send(std::mem::take(&mut text), Some(said.offset.clone())).await?;
+                self.sink.send(std::mem::take(&mut text), Some(frame.offset.clone())).await?;
             }
         }
         self.offset = Some(page.next);
@@ -110,63 +110,66 @@ impl Telling {
 
 /// Returns the frame as JSON.
 fn document(key: &RunKey, frame: &StreamFrame) -> Box<RawValue> {
-    let mut document = said(key, &frame.said);
+    let mut document = content(key, &frame.content);
     document.insert("offset".to_owned(), json_value!(frame.offset));
     document.insert("at".to_owned(), json_value!(frame.at));
     to_raw_value(&document).expect("frames serialize")
 }
 
-fn said(key: &RunKey, said: &StreamSaid) -> Map<String, Value> {
+fn content(key: &RunKey, content: &StreamContent) -> Map<String, Value> {
     let task = |generation: u32, call_id: &CallId| call(key, generation, call_id);
-    let (kind, mut rest) = match said {
-        StreamSaid::Spoken(said) => return spoken(key, said),
-        StreamSaid::AttemptReset(said) => {
-            ("attempt_reset", json_value!({"task": task(said.generation, &said.task), "attempt": said.attempt}))
+    let (kind, mut rest) = match content {
+        StreamContent::Spoken(output) => return spoken(key, output),
+        StreamContent::AttemptReset(reset) => {
+            ("attempt_reset", json_value!({"task": task(reset.generation, &reset.task), "attempt": reset.attempt}))
         }
-        StreamSaid::AttemptFailed(said) => (
+        StreamContent::AttemptFailed(failed) => (
             "attempt_failed",
             json_value!({
-                "task": task(said.generation, &said.task), "attempt": said.attempt, "attempts_max": said.attempts_max,
-                "code": said.failure.code, "message": said.failure.message, "failure": said.failure,
-                "next_delay_ms": said.next_delay_ms,
+                "task": task(failed.generation, &failed.task), "attempt": failed.attempt, "attempts_max": failed.attempts_max,
+                "code": failed.failure.code, "message": failed.failure.message, "failure": failed.failure,
+                "next_delay_ms": failed.next_delay_ms,
             }),
         ),
-        StreamSaid::TaskEnd(said) => {
-            ("task_end", json_value!({"task": task(said.generation, &said.task), "outcome": said.outcome}))
+        StreamContent::TaskEnd(end) => {
+            ("task_end", json_value!({"task": task(end.generation, &end.task), "outcome": end.outcome}))
         }
-        StreamSaid::Entry(said) => (
+        StreamContent::Entry(entry) => (
             "entry",
-            json_value!({"generation": said.generation, "index": said.index, "id": said.id, "parent": said.parent, "role": said.role}),
+            json_value!({
+                "generation": entry.generation, "index": entry.index, "id": entry.id, "parent": entry.parent, "role": entry.role,
+            }),
         ),
-        StreamSaid::BranchReset(said) => ("branch_reset", json_value!({"generation": said.generation, "leaf": said.leaf})),
-        StreamSaid::ApprovalRequested(said) => {
-            let asked = &said.requested;
+        StreamContent::BranchReset(reset) => ("branch_reset", json_value!({"generation": reset.generation, "leaf": reset.leaf})),
+        StreamContent::ApprovalRequested(approval) => {
+            let request = &approval.requested;
             (
                 "approval_requested",
                 json_value!({
-                    "id": call(key, said.generation, &asked.call_id), "name": asked.name, "title": asked.title,
-                    "description": asked.description, "show": asked.show, "deciders": asked.deciders,
-                    "not_by_requester": asked.not_by_requester, "deadline": asked.deadline,
+                    "id": call(key, approval.generation, &request.call_id), "name": request.name, "title": request.title,
+                    "description": request.description, "show": request.show, "deciders": request.deciders,
+                    "not_by_requester": request.not_by_requester, "deadline": request.deadline,
                 }),
             )
         }
-        StreamSaid::Paused(pause) => ("paused", json_value!({"reason": pause.reason, "message": pause.message})),
-        StreamSaid::Resumed(_) => ("resumed", json_value!({})),
-        StreamSaid::End(end) => ("end", json_value!({"status": end.status})),
-        StreamSaid::StreamReset(reset) => ("stream_reset", json_value!({"generation": reset.generation, "leaf": reset.leaf})),
+        StreamContent::Paused(pause) => ("paused", json_value!({"reason": pause.reason, "message": pause.message})),
+        StreamContent::Resumed(_) => ("resumed", json_value!({})),
+        StreamContent::End(end) => ("end", json_value!({"status": end.status})),
+        StreamContent::StreamReset(reset) => ("stream_reset", json_value!({"generation": reset.generation, "leaf": reset.leaf})),
     };
     rest["type"] = json_value!(kind);
     as_object(rest)
 }
 
 /// Returns the object that a task emitted, with our fields, which win over fields of the same name.
-fn spoken(key: &RunKey, said: &Spoken) -> Map<String, Value> {
-    let mut document = match said.frame.read::<Value>() {
+fn spoken(key: &RunKey, output: &Spoken) -> Map<String, Value> {
+    let mut document = match output.frame.read::<Value>() {
         Ok(Value::Object(object)) if object.get("type").is_some_and(Value::is_string) => object,
-        _ => as_object(json_value!({"type": "value", "value": said.frame})),
+        _ => as_object(json_value!({"type": "value", "value": output.frame})),
     };
     let ours = json_value!({
-        "task": call(key, said.generation, &said.task), "generation": said.generation, "attempt": said.attempt, "seq": said.seq,
+        "task": call(key, output.generation, &output.task), "generation": output.generation, "attempt": output.attempt,
+        "seq": output.seq,
     });
     document.extend(as_object(ours));
     document

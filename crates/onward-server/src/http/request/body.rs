@@ -123,11 +123,11 @@ impl Request {
             let size = bytes.len() + data.len();
             if size > LARGE_BYTES {
                 // Time spent waiting for memory does not count against the client.
-                let asked = Instant::now();
+                let began = Instant::now();
                 let Rules { memory, namespace, .. } = &arriving.rules;
                 let share = self.memory.get_or_insert_with(|| memory.share(namespace.clone()));
                 share.grow_to(size).await;
-                arriving.begun += asked.elapsed();
+                arriving.begun += began.elapsed();
             }
             bytes.extend_from_slice(&data);
         }
@@ -227,8 +227,8 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError
 }
 
 /// Returns the parser's message without the names of our types.
-fn in_words(said: &str) -> String {
-    let Some((before, after)) = said.split_once("expected struct ") else { return said.to_owned() };
+fn in_words(message: &str) -> String {
+    let Some((before, after)) = message.split_once("expected struct ") else { return message.to_owned() };
     let rest = after.trim_start_matches(|character: char| character.is_alphanumeric() || character == '_');
     format!("{before}expected an object{rest}")
 }

@@ -27,12 +27,12 @@ pub(crate) struct BodyMemory {
 struct MemoryCounts {
     last_number: u64,
     used: usize,
-    namespaces: BTreeMap<Namespace, Held>,
+    namespaces: BTreeMap<Namespace, NamespaceMemory>,
 }
 
 /// Memory that one namespace holds.
 #[derive(Default)]
-struct Held {
+struct NamespaceMemory {
     bytes: usize,
     /// Number of bodies in memory, complete ones included.
     bodies: usize,
@@ -74,7 +74,7 @@ impl MemoryCounts {
     /// Returns whether a body may buffer `more` bytes.
     fn may_grow(&self, bytes_max: usize, namespace: &Namespace, number: u64, more: usize) -> bool {
         let free = bytes_max.saturating_sub(self.used);
-        let oldest = |held: &Held| held.arriving.keys().next().copied();
+        let oldest = |held: &NamespaceMemory| held.arriving.keys().next().copied();
         let (held, oldest_here) = self.namespaces.get(namespace).map_or((0, None), |held| (held.bytes, oldest(held)));
         let is_first_here = oldest_here == Some(number);
         let is_first = || self.namespaces.values().filter_map(oldest).min() == Some(number);

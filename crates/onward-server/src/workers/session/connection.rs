@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_core::Record;
 use onward_store::payloads;
 use onward_wire::worker as wire;
-use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
+use onward_wire::worker::{ReplyOutcome, ServerFrame, WorkerFrame};
 
 use super::{Ending, Session, SessionState};
 
@@ -27,7 +27,7 @@ impl Connection {
         if state.served != Some(self.number) {
             return;
         }
-        session.local.heard();
+        session.local.mark_seen();
         if let WorkerFrame::Credit(wire::Credit { runs, tasks }) = frame {
             state.run_credit = state.run_credit.saturating_add(runs);
             state.task_credit = state.task_credit.saturating_add(tasks);
@@ -130,7 +130,7 @@ fn weigh(frame: &ServerFrame) -> usize {
         ServerFrame::Input(input) => of_records(std::slice::from_ref(&input.record)),
         ServerFrame::Task(offer) => offer.task.input.data().len(),
         ServerFrame::Question(question) => question.input.data().len(),
-        ServerFrame::Reply(wire::Reply { said: Said::Log(log), .. }) => of_records(&log.records),
+        ServerFrame::Reply(wire::Reply { outcome: ReplyOutcome::Log(log), .. }) => of_records(&log.records),
         _ => 0,
     }
 }

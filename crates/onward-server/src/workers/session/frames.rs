@@ -8,7 +8,7 @@ use onward_core::{Epoch, RunKey};
 use onward_runtime::{Adoption, Emitted, WorkerConnection};
 use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
-use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
+use onward_wire::worker::{ReplyOutcome, ServerFrame, WorkerFrame};
 
 use super::{Ending, PAGE, Session};
 use crate::grpc::problem::of_store;
@@ -32,18 +32,18 @@ impl Session {
             WorkerFrame::Hello(_) | WorkerFrame::Credit(_) => {} // handled by the connection
             WorkerFrame::Heartbeat(wire::Heartbeat { request }) => {
                 if request != 0 {
-                    self.reply(request, Ok(Said::Done(wire::Done {})));
+                    self.reply(request, Ok(ReplyOutcome::Done(wire::Done {})));
                 }
             }
             WorkerFrame::Commit(wire::CommitRun { request, commit }) => self.commit(request, commit),
             WorkerFrame::Release(wire::ReleaseRun { request, run, epoch }) => {
                 if self.check(&run, epoch).is_err() {
-                    return self.reply(request, Ok(Said::Done(wire::Done {}))); // lost already, which is not an error
+                    return self.reply(request, Ok(ReplyOutcome::Done(wire::Done {}))); // lost already, which is not an error
                 }
                 let released = WorkerConnection::release(&self.local, run.clone(), epoch);
                 self.answer(request, async move {
                     released.await?;
-                    Ok((Said::Done(wire::Done {}), Some((run, epoch))))
+                    Ok((ReplyOutcome::Done(wire::Done {}), Some((run, epoch))))
                 });
             }
             WorkerFrame::Pause(wire::PauseRun { request, run, generation, epoch, report }) => {
@@ -51,7 +51,7 @@ impl Session {
                     return self.reply(request, Err(problem));
                 }
                 let paused = WorkerConnection::pause(&self.local, run, generation, epoch, report);
-                self.answer(request, async move { paused.await.map(|()| (Said::Done(wire::Done {}), None)) });
+                self.answer(request, async move { paused.await.map(|()| (ReplyOutcome::Done(wire::Done {}), None)) });
             }
             WorkerFrame::ReadLog(wire::ReadLog { request, run, generation, from, limit }) => {
                 let (session, limit) = (self.clone(), (limit as usize).clamp(1, PAGE));
@@ -59,7 +59,7 @@ impl Session {
                     session.check_readable(&run).await?;
                     let mut records = WorkerConnection::read_log(&session.local, run, generation, from, limit).await?;
                     let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
-                    Ok((Said::Log(wire::Log { records, more }), None))
+                    Ok((ReplyOutcome::Log(wire::Log { records, more }), None))
                 });
             }
             WorkerFrame::Report(wire::ReportTask { request, task, claim, report }) => {
@@ -81,12 +81,12 @@ impl Session {
                     if (ends && answer.is_ok()) || matches!(answer, Err(StoreError::TaskAttemptOver(_))) {
                         session.forget_task(&task, claim);
                     }
-                    answer.map(|()| (Said::Done(wire::Done {}), None))
+                    answer.map(|()| (ReplyOutcome::Done(wire::Done {}), None))
                 });
             }
             WorkerFrame::Answer(wire::Answer { question, answer, is_passed_on }) => {
-                let asked = self.lock().questions.remove(&question);
-                if let Some(question) = asked.filter(|_| !is_passed_on) {
+                let open_question = self.lock().questions.remove(&question);
+                if let Some(question) = open_question.filter(|_| !is_passed_on) {
                     drop(question.answer.send(answer)); // the caller may be gone
                 }
             }
@@ -112,7 +112,7 @@ impl Session {
                 let session = self.clone();
                 tokio::spawn(async move {
                     session.end(Ending::Left(received)).await;
-                    session.reply(request, Ok(Said::Done(wire::Done {})));
+                    session.reply(request, Ok(ReplyOutcome::Done(wire::Done {})));
                     session.finish();
                 });
             }
@@ -125,7 +125,7 @@ impl Session {
             let committed = self.local.commit(commit);
             return self.answer(request, async move {
                 let committed = committed.await?;
-                Ok((Said::Committed(committed), committed.status.is_closed().then_some((key, epoch))))
+                Ok((ReplyOutcome::Committed(committed), committed.status.is_closed().then_some((key, epoch))))
             });
         }
         // The reply to the run's last commit may have been lost. A closed run accepts no commit, but returns the reply to a
@@ -136,7 +136,7 @@ impl Session {
             if !head.is_some_and(|head| head.status.is_closed()) {
                 return Err(fenced(key, epoch));
             }
-            Ok((Said::Committed(session.local.commit(commit).await?), None))
+            Ok((ReplyOutcome::Committed(session.local.commit(commit).await?), None))
         });
     }
 
@@ -175,27 +175,27 @@ impl Session {
     fn answer(
         self: &Arc<Session>,
         request: u64,
-        work: impl Future<Output = Result<(Said, Option<(RunKey, Epoch)>), StoreError>> + Send + 'static,
+        work: impl Future<Output = Result<(ReplyOutcome, Option<(RunKey, Epoch)>), StoreError>> + Send + 'static,
     ) {
         let session = self.clone();
         tokio::spawn(async move {
-            let said = match work.await {
-                Ok((said, gone)) => {
+            let outcome = match work.await {
+                Ok((outcome, gone)) => {
                     if let Some((run, epoch)) = gone {
                         session.forget(&run, epoch);
                         session.local.close_inbox(&run, epoch); // Q6
                     }
-                    Ok(said)
+                    Ok(outcome)
                 }
                 Err(error) => Err(of_store(error)),
             };
-            session.reply(request, said);
+            session.reply(request, outcome);
         });
     }
 
-    pub(super) fn reply(&self, request: u64, said: Result<Said, onward_wire::Problem>) {
-        let said = said.unwrap_or_else(Said::Problem);
-        self.push(ServerFrame::Reply(wire::Reply { request, said }));
+    pub(super) fn reply(&self, request: u64, outcome: Result<ReplyOutcome, onward_wire::Problem>) {
+        let outcome = outcome.unwrap_or_else(ReplyOutcome::Problem);
+        self.push(ServerFrame::Reply(wire::Reply { request, outcome }));
     }
 }
 

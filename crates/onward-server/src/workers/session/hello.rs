@@ -31,8 +31,8 @@ struct Compared {
     /// Runs that both have: the worker may have missed inputs.
     both: Vec<wire::HeldRun>,
     /// Runs and tasks that were sent and did not arrive at the worker.
-    unheard_runs: HashMap<RunKey, Epoch>,
-    unheard_tasks: BTreeSet<(TaskId, u64)>,
+    undelivered_runs: HashMap<RunKey, Epoch>,
+    undelivered_tasks: BTreeSet<(TaskId, u64)>,
     /// Those of the tasks that cannot have started (V7).
     not_started: BTreeSet<(TaskId, u64)>,
     /// Runs that only the worker has: given by a server that is gone, or lost since.
@@ -52,7 +52,7 @@ impl Session {
         if hello.connection < state.counted {
             return Err(NotServed::Overtaken);
         }
-        self.local.heard();
+        self.local.mark_seen();
         state.connections += 1;
         let number = state.connections;
         // Frames for an earlier connection may or may not have arrived; the hello shows it. Questions that were sent to it are
@@ -96,11 +96,11 @@ impl Session {
         for held in compared.both {
             self.catch_up(held).await;
         }
-        for (run, epoch) in compared.unheard_runs {
+        for (run, epoch) in compared.undelivered_runs {
             self.forget(&run, epoch);
             drop(self.local.release(run, epoch).await);
         }
-        for (task, claim) in compared.unheard_tasks {
+        for (task, claim) in compared.undelivered_tasks {
             // A task of an earlier session is reported only if it was this worker's (Q9).
             let is_own = self.forget_task(&task, claim)
                 || (self.adopt(&task, claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted)
@@ -190,14 +190,14 @@ impl SessionState {
         let not_started = self.not_started(session, hello.received.as_ref());
         let given = self.tasks.iter().map(|(task, given)| (task.clone(), given.claim));
         // A task of the previous hello may be adopted only after this one; without a worker it would stay claimed (Q7).
-        let unheard_tasks = given.chain(std::mem::take(&mut self.doubtful)).collect();
-        let unheard_runs = self.runs.clone();
+        let undelivered_tasks = given.chain(std::mem::take(&mut self.doubtful)).collect();
+        let undelivered_runs = self.runs.clone();
         let (both, doubtful_runs, doubtful_tasks) = Default::default();
         let mut compared =
-            Compared { before: None, both, unheard_runs, unheard_tasks, not_started, doubtful_runs, doubtful_tasks };
+            Compared { before: None, both, undelivered_runs, undelivered_tasks, not_started, doubtful_runs, doubtful_tasks };
         for held in &hello.runs {
             if self.runs.get(&held.run) == Some(&held.epoch) {
-                compared.unheard_runs.remove(&held.run);
+                compared.undelivered_runs.remove(&held.run);
                 compared.both.push(held.clone());
             } else {
                 compared.doubtful_runs.push((held.run.clone(), held.epoch));
@@ -206,7 +206,7 @@ impl SessionState {
         }
         for held in &hello.tasks {
             let one = (held.task.clone(), held.claim);
-            compared.unheard_tasks.remove(&one);
+            compared.undelivered_tasks.remove(&one);
             compared.doubtful_tasks.push(held.clone());
             self.doubtful.insert(one);
         }

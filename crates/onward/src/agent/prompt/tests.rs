@@ -47,14 +47,14 @@ fn a_users_message_has_nothing_that_providers_take_from_others_only() {
 #[test]
 fn contents_of_every_shape_are_told() {
     #[derive(serde::Serialize)]
-    struct Said {
+    struct WithMood {
         text: &'static str,
         mood: &'static str,
     }
     let told = tell_p(&[
         entry("system", &"be brief"),
         entry("user", &"hello"),
-        entry("user", &Said { text: "you", mood: "good" }),
+        entry("user", &WithMood { text: "you", mood: "good" }),
         entry("assistant", &ModelReply { blocks: vec![Block::text("yes")], ..ModelReply::default() }),
         entry("customer", &[1, 2]),
     ]);

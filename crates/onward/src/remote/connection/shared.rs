@@ -11,7 +11,7 @@ use onward_runtime::{Inbox, Question, RuntimeError, WorkerProfile};
 use onward_store::sync::lock;
 use onward_store::{ClaimedRun, PAYLOAD_BYTES_MAX, StoreError, payloads};
 use onward_wire::worker as wire;
-use onward_wire::worker::{Said, WorkerFrame};
+use onward_wire::worker::{ReplyOutcome, WorkerFrame};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
@@ -45,13 +45,13 @@ pub(super) struct State {
     /// The server has accepted the current connection; nothing is sent before (V1).
     pub welcomed: bool,
     /// A time at which the server certainly heard from this worker, or later (Y4).
-    pub heard_at: Option<Instant>,
+    pub last_seen_at: Option<Instant>,
     /// The heartbeat that the server has not confirmed yet, and when it was sent.
     pub beat: Option<(u64, Instant)>,
     pub outgoing: VecDeque<WorkerFrame>,
     /// By number, so that they are sent again in their order (Y1).
     pub requests: BTreeMap<u64, Request>,
-    pub held: HashMap<RunKey, Held>,
+    pub held: HashMap<RunKey, HeldRun>,
     pub held_tasks: BTreeMap<(TaskId, u64), Arc<Notify>>,
     pub runs: VecDeque<ClaimedRun>,
     /// Runs that were claimed by id, and their waiting callers.
@@ -63,8 +63,8 @@ pub(super) struct State {
     pub takes_no_tasks: bool,
     pub questions: VecDeque<Question>,
     /// Numbers of runs and tasks that were requested and have not arrived (Y3).
-    pub runs_asked: u32,
-    pub tasks_asked: u32,
+    pub runs_requested: u32,
+    pub tasks_requested: u32,
     /// Nothing more is requested.
     pub is_leaving: bool,
     pub has_left: bool,
@@ -85,32 +85,32 @@ pub(super) enum Greeting {
 pub(super) struct Request {
     pub frame: WorkerFrame,
     pub made_at: Instant,
-    pub answer: oneshot::Sender<Said>,
+    pub answer: oneshot::Sender<ReplyOutcome>,
 }
 
 /// A request without a response yet.
-pub(super) struct Asked(oneshot::Receiver<Said>);
+pub(super) struct ReplyWaiter(oneshot::Receiver<ReplyOutcome>);
 
-impl Asked {
-    pub async fn said(self) -> Result<Said, StoreError> {
+impl ReplyWaiter {
+    pub async fn outcome(self) -> Result<ReplyOutcome, StoreError> {
         match self.0.await {
-            Ok(Said::Problem(problem)) => Err(from_problem(problem)),
-            Ok(said) => Ok(said),
+            Ok(ReplyOutcome::Problem(problem)) => Err(from_problem(problem)),
+            Ok(outcome) => Ok(outcome),
             Err(_) => Err(StoreError::Unavailable { why: "the connection to the server was closed".to_owned() }),
         }
     }
 }
 
-pub(super) struct Held {
+pub(super) struct HeldRun {
     pub generation: u32,
     pub epoch: Epoch,
     /// The first event that was not sent to the worker.
     pub next: Index,
-    pub to: To,
+    pub sink: RecordSink,
 }
 
-pub(super) enum To {
-    Kept(Vec<Record>),
+pub(super) enum RecordSink {
+    Buffer(Vec<Record>),
     Inbox(Arc<dyn Inbox>),
 }
 
@@ -152,7 +152,7 @@ impl Shared {
     }
 
     /// Sends a frame that gets a response, across lost connections.
-    pub fn ask(&self, frame: impl FnOnce(u64) -> WorkerFrame) -> Asked {
+    pub fn ask(&self, frame: impl FnOnce(u64) -> WorkerFrame) -> ReplyWaiter {
         let request = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let frame = frame(request);
@@ -163,7 +163,7 @@ impl Shared {
         state.requests.insert(request, Request { frame, made_at: Instant::now(), answer });
         drop(state);
         self.outgoing.notify_one();
-        Asked(answered)
+        ReplyWaiter(answered)
     }
 
     /// Begins a connection and returns its `hello`: identity and held runs and tasks. Nothing else is sent before the welcome
@@ -175,7 +175,7 @@ impl Shared {
         state.outgoing.clear();
         // The `hello` counts as a heartbeat that the welcome confirms.
         state.beat = Some((0, Instant::now()));
-        let held = |(run, held): (&RunKey, &Held)| wire::HeldRun {
+        let held = |(run, held): (&RunKey, &HeldRun)| wire::HeldRun {
             run: run.clone(),
             generation: held.generation,
             epoch: held.epoch,
@@ -204,11 +204,11 @@ impl Shared {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.welcomed = true;
-        state.heard_at = state.beat.take().map(|(_, sent_at)| sent_at).or(state.heard_at);
+        state.last_seen_at = state.beat.take().map(|(_, sent_at)| sent_at).or(state.last_seen_at);
         if state.received.as_ref().is_none_or(|received| received.session != welcome.session) {
             state.received = Some(wire::Received { session: welcome.session, offer: 0 });
         }
-        let (runs, tasks) = (state.runs_asked, state.tasks_asked);
+        let (runs, tasks) = (state.runs_requested, state.tasks_requested);
         if !state.is_leaving && (runs, tasks) != (0, 0) {
             state.outgoing.push_back(WorkerFrame::Credit(wire::Credit { runs, tasks }));
         }
@@ -240,7 +240,7 @@ impl Shared {
 
     /// Returns the time since the server certainly heard from this worker; `None` before the first.
     pub fn silent_for(&self) -> Option<Duration> {
-        self.lock().heard_at.map(|heard_at| heard_at.elapsed())
+        self.lock().last_seen_at.map(|last_seen_at| last_seen_at.elapsed())
     }
 
     /// Takes as many frames as fit into one message, at least one.
@@ -278,16 +278,16 @@ impl Shared {
 
     /// Requests more, so that `limit` are outstanding (Y3).
     pub fn want(&self, runs: usize, tasks: usize) {
-        let wanted = |asked: &mut u32, limit: usize| {
-            let more = u32::try_from(limit).unwrap_or(u32::MAX).saturating_sub(*asked);
-            *asked += more;
+        let wanted = |requested: &mut u32, limit: usize| {
+            let more = u32::try_from(limit).unwrap_or(u32::MAX).saturating_sub(*requested);
+            *requested += more;
             more
         };
         let mut state = self.lock();
         if state.is_leaving {
             return;
         }
-        let (runs, tasks) = (wanted(&mut state.runs_asked, runs), wanted(&mut state.tasks_asked, tasks));
+        let (runs, tasks) = (wanted(&mut state.runs_requested, runs), wanted(&mut state.tasks_requested, tasks));
         if (runs, tasks) != (0, 0) && state.welcomed {
             state.outgoing.push_back(WorkerFrame::Credit(wire::Credit { runs, tasks }));
             self.outgoing.notify_one();
@@ -312,7 +312,7 @@ impl State {
     }
 
     /// Removes the run from the held ones, if it is held under this epoch.
-    pub fn let_go(&mut self, run: &RunKey, epoch: Epoch) -> Option<Held> {
+    pub fn let_go(&mut self, run: &RunKey, epoch: Epoch) -> Option<HeldRun> {
         if self.held.get(run).is_some_and(|held| held.epoch == epoch) { self.held.remove(run) } else { None }
     }
 }

@@ -10,7 +10,7 @@ use onward_wire::worker as wire;
 use onward_wire::worker::{ServerFrame, WorkerFrame};
 use tokio::sync::oneshot;
 
-use super::shared::{Greeting, Held, Request, Shared, To};
+use super::shared::{Greeting, HeldRun, RecordSink, Request, Shared};
 
 impl Shared {
     pub fn take_in(self: &Arc<Shared>, frame: ServerFrame) {
@@ -28,7 +28,7 @@ impl Shared {
             ServerFrame::Question(question) => self.take_question(question),
             ServerFrame::Reply(reply) => {
                 if let Some(request) = self.take_reply(reply.request) {
-                    drop(request.answer.send(reply.said)); // the caller may have gone
+                    drop(request.answer.send(reply.outcome)); // the caller may have gone
                 }
             }
         }
@@ -40,8 +40,8 @@ impl Shared {
         let mut state = self.lock();
         let request = state.requests.remove(&number);
         let beat = state.beat.take_if(|(beat, _)| *beat == number);
-        let asked_at = request.as_ref().map(|request| request.made_at).or(beat.map(|(_, sent_at)| sent_at));
-        state.heard_at = state.heard_at.max(asked_at);
+        let requested_at = request.as_ref().map(|request| request.made_at).or(beat.map(|(_, sent_at)| sent_at));
+        state.last_seen_at = state.last_seen_at.max(requested_at);
         request
     }
 
@@ -49,15 +49,15 @@ impl Shared {
         let wire::Run { head, log } = run;
         let records = log.map(|log| log.records);
         let next = records.as_ref().and_then(|records| records.last()).map_or(Index(1), Record::next_index);
-        let held = Held { generation: head.generation, epoch: head.epoch, next, to: To::Kept(Vec::new()) };
+        let held = HeldRun { generation: head.generation, epoch: head.epoch, next, sink: RecordSink::Buffer(Vec::new()) };
         let mut state = self.lock();
         let before = state.held.insert(head.key.clone(), held);
         let claimed = ClaimedRun { head, records };
         // A claim by id used no credit.
         let unwanted = match state.driving.remove(&claimed.head.key) {
-            Some(asked) => asked.send(claimed).err(),
+            Some(waiting) => waiting.send(claimed).err(),
             None => {
-                state.runs_asked = state.runs_asked.saturating_sub(1);
+                state.runs_requested = state.runs_requested.saturating_sub(1);
                 state.runs.push_back(claimed);
                 None
             }
@@ -70,7 +70,7 @@ impl Shared {
             // The caller that claimed it has gone.
             self.release(head.key, head.epoch);
         }
-        if let Some(Held { to: To::Inbox(inbox), .. }) = before {
+        if let Some(HeldRun { sink: RecordSink::Inbox(inbox), .. }) = before {
             inbox.lost(); // the run was lost and is now held again
         }
         self.runs_came.notify_one();
@@ -84,12 +84,12 @@ impl Shared {
                 return;
             };
             held.next = record.next_index();
-            match &mut held.to {
-                To::Kept(records) => {
+            match &mut held.sink {
+                RecordSink::Buffer(records) => {
                     records.push(record);
                     return;
                 }
-                To::Inbox(inbox) => inbox.clone(),
+                RecordSink::Inbox(inbox) => inbox.clone(),
             }
         };
         inbox.push(record);
@@ -103,7 +103,7 @@ impl Shared {
             let void = state.take_requests_about(|other, under| other == run && under <= epoch);
             drop(state);
             self.runs_came.notify_one(); // a run that was not taken is requested again (Y3)
-            if let Some(Held { to: To::Inbox(inbox), .. }) = held {
+            if let Some(HeldRun { sink: RecordSink::Inbox(inbox), .. }) = held {
                 inbox.lost();
             }
             drop(void); // their callers know the reason by now
@@ -120,7 +120,7 @@ impl Shared {
             received.offer = received.offer.max(number);
         }
         state.held_tasks.insert((task.id.clone(), task.claim), Arc::default());
-        state.tasks_asked = state.tasks_asked.saturating_sub(1);
+        state.tasks_requested = state.tasks_requested.saturating_sub(1);
         state.tasks.push_back(task);
         drop(state);
         self.tasks_came.notify_one();
@@ -139,8 +139,8 @@ impl Shared {
     /// Reports to the server that a received task was not started.
     pub async fn give_back_task(&self, task: Task) {
         let (id, claim, report) = (task.id.clone(), task.claim, task.not_started());
-        let asked = self.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task: task.id, claim, report }));
-        drop(asked.said().await);
+        let reply = self.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task: task.id, claim, report }));
+        drop(reply.outcome().await);
         self.end_task(id, claim);
     }
 
@@ -161,7 +161,7 @@ impl Shared {
             self.losses.send_modify(|losses| *losses += 1);
         }
         for held in held.into_values() {
-            if let To::Inbox(inbox) = held.to {
+            if let RecordSink::Inbox(inbox) = held.sink {
                 inbox.lost();
             }
         }
@@ -175,8 +175,8 @@ impl Shared {
         self.tasks_came.notify_one();
     }
 
-    fn take_question(self: &Arc<Shared>, asked: wire::Question) {
-        let wire::Question { question, run, name, input } = asked;
+    fn take_question(self: &Arc<Shared>, frame: wire::Question) {
+        let wire::Question { question, run, name, input } = frame;
         let (answer, answered) = oneshot::channel();
         let (shared, connection) = (self.clone(), self.lock().connection);
         tokio::spawn(async move {
@@ -186,16 +186,16 @@ impl Shared {
             let answer = wire::Answer { question, answer: answered.ok().flatten(), is_passed_on };
             shared.send_on(connection, WorkerFrame::Answer(answer));
         });
-        let asked = Question { run, name, input, answer };
-        let inbox = match self.lock().held.get(&asked.run) {
-            Some(Held { to: To::Inbox(inbox), .. }) => Some(inbox.clone()),
+        let question = Question { run, name, input, answer };
+        let inbox = match self.lock().held.get(&question.run) {
+            Some(HeldRun { sink: RecordSink::Inbox(inbox), .. }) => Some(inbox.clone()),
             _ => None,
         };
-        let left = match inbox {
-            Some(inbox) => inbox.ask(asked).err(),
-            None => Some(asked),
+        let unanswered = match inbox {
+            Some(inbox) => inbox.ask(question).err(),
+            None => Some(question),
         };
-        if let Some(question) = left {
+        if let Some(question) = unanswered {
             self.lock().questions.push_back(question);
             self.questions_came.notify_one();
         }

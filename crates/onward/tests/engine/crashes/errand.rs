@@ -27,7 +27,7 @@ async fn boss(ctx: AgentCtx, first: String) -> Result<Vec<String>> {
             Some(helper) => helper,
             None => ctx.spawn("helper", "fetch what I say")?,
         };
-        for ReceivedSignal { from, value } in ctx.signal(MESSAGE).drain_heard::<String>()? {
+        for ReceivedSignal { from, value } in ctx.signal(MESSAGE).drain_with_sender::<String>()? {
             assert_eq!(from.as_ref(), Some(helper.run_id()));
             ctx.append(Role::User, &value).await?;
         }

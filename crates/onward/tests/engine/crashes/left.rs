@@ -146,7 +146,7 @@ impl Read {
                     Event::SignalReceived(event) => heard.push(text(&event.payload)),
                     Event::ApprovalDecided(event) => decided.push((event.approved, event.decision_id.clone())),
                     // What a branch abandons depends on when it was requested.
-                    Event::SegmentAbandoned(event) if event.divergence.asked.starts_with("a branch from ") => {}
+                    Event::SegmentAbandoned(event) if event.divergence.attempted.starts_with("a branch from ") => {}
                     Event::SegmentAbandoned(_) => abandoned += 1,
                     _ => {}
                 }

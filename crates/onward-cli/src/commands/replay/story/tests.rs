@@ -26,8 +26,8 @@ fn a_moment_is_the_run_as_it_was() {
     assert_eq!(statuses, ["pending", "pending", "running", "waiting", "pending", "running", "completed"]);
     let waits: Vec<usize> = (0..=story.last()).map(|at| story.moment(at).view.awaiting.len()).collect();
     assert_eq!(waits, [0, 0, 0, 1, 1, 0, 0]);
-    assert_eq!(story.moment(3).asked, [2, 3]);
-    assert_eq!(story.moment(4).asked, [0; 0], "an input is not a call of the code");
+    assert_eq!(story.moment(3).calls, [2, 3]);
+    assert_eq!(story.moment(4).calls, [0; 0], "an input is not a call of the code");
     assert!(story.moment(3).record.starts_with("event 2 of 2 in commit 1: the code had seen events up to #1"));
 }
 

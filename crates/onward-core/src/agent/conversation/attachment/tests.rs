@@ -63,8 +63,8 @@ fn what_can_be_shown_to_nobody_is_told_and_everything_else_is_as_it_was() {
         let result = json!({"type": "tool_result", "call_id": "c", "blocks": [attached, good]});
         json!({"text": "x", "blocks": [{"type": "text", "text": "a"}, attached, good, 7, result]})
     };
-    assert_eq!(with_faults_told(&Payload::json(&content(&bad)).unwrap()), Some(content(&told)));
-    assert_eq!(with_faults_told(&Payload::json(&content(&good)).unwrap()), None);
+    assert_eq!(with_faults_replaced(&Payload::json(&content(&bad)).unwrap()), Some(content(&told)));
+    assert_eq!(with_faults_replaced(&Payload::json(&content(&good)).unwrap()), None);
 }
 
 #[test]

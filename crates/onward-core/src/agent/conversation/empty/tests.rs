@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_message_without_a_word_says_nothing() {
-    let says = |json: &str| !says_nothing(&Payload::from_json_text(json.to_owned()));
+    let says = |json: &str| !is_empty_message(&Payload::from_json_text(json.to_owned()));
     for nothing in [
         r#""""#,
         r#"{"blocks":[{"type":"tool_call","id":"a","name":"f","arguments":"{}"},{"type":"text","text":" "}]}"#,
@@ -29,5 +29,5 @@ fn a_message_without_a_word_says_nothing() {
     ] {
         assert!(says(something), "{something}");
     }
-    assert!(!says_nothing(&Payload::binary("application/octet-stream", b"".to_vec())), "only the agent can interpret it");
+    assert!(!is_empty_message(&Payload::binary("application/octet-stream", b"".to_vec())), "only the agent can interpret it");
 }

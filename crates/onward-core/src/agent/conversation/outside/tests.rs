@@ -21,7 +21,7 @@ fn consumed(index: u64) -> Event {
 
 fn commit(index: u64, events: Vec<Event>) -> Record {
     let (n, epoch, commit_id, horizon) = (index, Epoch(1), CommitId(index), Index(0));
-    let header = CommitHeader { n, epoch, commit_id, horizon, waits: false, is_standing: false };
+    let header = CommitHeader { n, epoch, commit_id, horizon, waits: false, is_while_paused: false };
     Record { index: Index(index), at: Timestamp(index), commit: Some(header), events }
 }
 
@@ -30,7 +30,7 @@ fn what_nobody_has_taken_in_is_pending_also_what_was_carried_or_given_back() {
     let started =
         RunStarted { mailbox: vec![carried("a"), carried("b")], ..RunStarted::new(Name::new("k").unwrap(), Payload::null(), 1) };
     let divergence =
-        Divergence { index: Index(3), recorded: String::new(), asked: String::new(), nearest: None, hint: String::new() };
+        Divergence { index: Index(3), recorded: String::new(), attempted: String::new(), nearest: None, hint: String::new() };
     let left = SegmentAbandoned { from: Index(3), to: Index(3), attempt: 1, withdrawn: Vec::new(), divergence };
     let mut log = vec![
         Record::input(Index(0), Timestamp(0), started.into()),

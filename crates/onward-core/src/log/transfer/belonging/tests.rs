@@ -79,7 +79,7 @@ fn a_parent_waits_for_the_child_it_asked_for_and_for_no_other() {
         commit_id: crate::log::CommitId(1),
         horizon: Index(0),
         waits: true,
-        is_standing: false,
+        is_while_paused: false,
     };
     let log = [
         Record::input(Index(0), Timestamp(1), started().into()),
@@ -92,5 +92,5 @@ fn a_parent_waits_for_the_child_it_asked_for_and_for_no_other() {
     assert!(!projection.awaits(&at(0, 0), &other));
     assert!(!projection.awaits(&at(1, 0), &child));
     assert!(!projection.awaits(&at(0, 1), &child));
-    assert_eq!(children_asked_for(&log), BTreeSet::from([(CallId::root(0), child)]));
+    assert_eq!(child_calls(&log), BTreeSet::from([(CallId::root(0), child)]));
 }

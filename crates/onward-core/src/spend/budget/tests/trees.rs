@@ -34,7 +34,7 @@ struct Trees {
     drawn: u64,
     now: Timestamp,
     runs: BTreeMap<RunKey, SimulatedRun>,
-    news: Vec<OutboxMessage>,
+    outbox: Vec<OutboxMessage>,
     heard: BTreeSet<(RunKey, String)>,
     attempts: Vec<Attempt>,
     /// The total by which attempts under way exceeded what was left.
@@ -63,7 +63,7 @@ impl Trees {
             drawn: 0,
             now,
             runs: BTreeMap::new(),
-            news: Vec::new(),
+            outbox: Vec::new(),
             heard: BTreeSet::new(),
             attempts: Vec::new(),
             over: 0,
@@ -92,7 +92,7 @@ impl Trees {
     fn send(&mut self, effects: Vec<Effect>) {
         let sent =
             effects.into_iter().filter_map(|effect| if let Effect::Send(delivery) = effect { Some(*delivery) } else { None });
-        self.news.extend(sent);
+        self.outbox.extend(sent);
     }
 
     /// Delivers an input to the run, if it exists.
@@ -119,7 +119,7 @@ impl Trees {
             events,
             waits: true,
             end_over_unread: false,
-            is_standing: false,
+            is_while_paused: false,
             carries: Carries::default(),
         };
         let admitted = head.admit_commit(commit, now).expect("an open run that has read all takes commits");
@@ -141,13 +141,13 @@ impl Trees {
     /// Performs one random action.
     fn step(&mut self) {
         self.now = Timestamp(self.now.0 + 1);
-        if !self.news.is_empty() && self.draw(3) == 0 {
+        if !self.outbox.is_empty() && self.draw(3) == 0 {
             // Deliveries to one receiver keep their order; the receiver is random.
-            let drawn = self.draw(self.news.len());
-            let receiver = self.news[drawn].receiver().clone();
-            let position = self.news.iter().position(|news| *news.receiver() == receiver).expect("it was drawn");
-            let news = self.news.remove(position);
-            return self.deliver(news);
+            let drawn = self.draw(self.outbox.len());
+            let receiver = self.outbox[drawn].receiver().clone();
+            let position = self.outbox.iter().position(|outbox| *outbox.receiver() == receiver).expect("it was drawn");
+            let outbox = self.outbox.remove(position);
+            return self.deliver(outbox);
         }
         if !self.attempts.is_empty() && self.draw(3) == 0 {
             return self.end_attempt();
@@ -264,8 +264,8 @@ impl Trees {
         self.commit(key, vec![ChildAwaited { call_id, child }.into()]);
     }
 
-    fn deliver(&mut self, news: OutboxMessage) {
-        let (to, input) = match news {
+    fn deliver(&mut self, outbox: OutboxMessage) {
+        let (to, input) = match outbox {
             OutboxMessage::Start(run) if self.runs.contains_key(&run.key) => return,
             OutboxMessage::Start(run) => return self.start(run),
             OutboxMessage::Input { to, input } => (to, input),
@@ -279,7 +279,7 @@ impl Trees {
         match (self.input(&to, input.clone()), input.event) {
             (Err(_), Event::ResultRequested(asked)) => {
                 let spent = self.runs[&to].head.budget_used();
-                self.news.push(answer_to(&asked.by, &to.id, Ok(Payload::null())).with_spent(spent));
+                self.outbox.push(answer_to(&asked.by, &to.id, Ok(Payload::null())).with_spent(spent));
             }
             (Ok(()), _) if child_ended => self.saw("given back"),
             _ => {}
@@ -287,9 +287,9 @@ impl Trees {
     }
 
     fn deliver_all(&mut self) {
-        while !self.news.is_empty() {
-            let news = self.news.remove(0);
-            self.deliver(news);
+        while !self.outbox.is_empty() {
+            let outbox = self.outbox.remove(0);
+            self.deliver(outbox);
         }
     }
 
@@ -299,8 +299,8 @@ impl Trees {
         let head = RunHead::rebuild(key.clone(), &reopened.records).expect("a log has a start");
         let (ordinal, spawned) = (run.ordinal, run.spawned.clone());
         self.runs.insert(key.clone(), SimulatedRun { head, log: reopened.records, ordinal, spawned });
-        self.saw(if reopened.news.is_empty() { "retried" } else { "retried with children" });
-        self.news.extend(reopened.news);
+        self.saw(if reopened.outbox.is_empty() { "retried" } else { "retried with children" });
+        self.outbox.extend(reopened.outbox);
     }
 
     fn resume(&mut self, key: &RunKey) {

@@ -8,7 +8,7 @@ use onward_core::run::Input;
 use onward_core::spend::{Spend, Tokens};
 use onward_core::task::TaskOptions;
 use onward_core::{CallId, Hash, Index, RunHead, Timestamp};
-use onward_store::conformance::{Held, block_on};
+use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{ClaimTasks, Delete, Store, StoreError, TaskQuery, WaitQuery};
 use onward_store_postgres::{Options, PostgresStore};
 use onward_testkit::Database;
@@ -17,7 +17,7 @@ use crate::damage::flip;
 use crate::kit::{PATIENCE, claim, commit, connect, database, json, key, name, question, signal, start_held, step, worker};
 
 /// Starts a run with rows in every table.
-fn busy(store: &PostgresStore) -> Held {
+fn busy(store: &PostgresStore) -> HeldRun {
     let mut held = start_held(store, "r", "w");
     let input = json("[]");
     let input_hash = Hash::of(&input);
