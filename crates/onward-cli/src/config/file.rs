@@ -80,7 +80,17 @@ fn take(
     let text = match value.get_ref() {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-        _ => return Err((value.span().start, format!("`{name}` must be a string or an integer"), None)),
+        DeValue::Array(items) if key.is_list => {
+            let text =
+                |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().filter(|text| !text.contains(',')).map(str::to_owned);
+            let texts: Option<Vec<String>> = items.iter().map(text).collect();
+            let wrong = || (value.span().start, format!("`{name}` must be a list of strings without commas"), None);
+            texts.ok_or_else(wrong)?.join(",")
+        }
+        _ => {
+            let what = if key.is_list { "a list of strings, or one string with commas" } else { "a string or an integer" };
+            return Err((value.span().start, format!("`{name}` must be {what}"), None));
+        }
     };
     values.insert(name, (text, at));
     Ok(())

@@ -668,6 +668,20 @@ fn an_exhausted_budget_is_told_with_the_command_that_raises_it() {
 }
 
 #[test]
+fn a_chat_that_ends_at_a_pause_says_that_the_run_is_paused() {
+    let more = "[agents.poor]\nmodel = \"small\"\nconverse = true\nbudget = { tokens = 1 }\n";
+    let (_folder, _model, served) = served(more);
+    let mut chat = chat(&served.url, &["--agent", "poor", "--run", "p"]);
+    chat.say("one");
+    chat.until("  You said: one\n", "");
+    chat.say("two");
+    chat.until("", "· paused: ");
+    let (_, err, code) = chat.end();
+    assert!(err.contains("the run is paused; return to the chat with: ") && !err.contains("the run continues"), "{err}");
+    assert_eq!(code, Some(0), "{err}");
+}
+
+#[test]
 fn a_backslash_at_the_end_of_a_line_adds_the_next_one() {
     let (_folder, model, served) = served("");
     let mut chat = chat(&served.url, &["--agent", "support"]);

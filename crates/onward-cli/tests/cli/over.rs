@@ -68,6 +68,7 @@ fn every_verb_says_the_same_over_a_server_as_over_a_directory() {
         "run append order-1 user [1]",
         "run children order-1",
         "run children order-1 --json",
+        "run children order-1 --status failed,completed",
         "run children nope",
         "run entries order-1",
         "run entries order-1 --json",

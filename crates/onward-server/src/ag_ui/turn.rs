@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use onward_core::budget::resume_options;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::stream::{EntrySaid, StreamFrame};
@@ -420,8 +421,14 @@ impl AgUiTurn {
 
     async fn end_paused(&mut self, pause: &RunPaused) -> Result<(), StreamError> {
         let reason = json!(pause.reason);
-        let limit = if pause.reason == PauseReason::BudgetExhausted { " --budget LIMIT" } else { "" };
-        let resume = format!("resume it with `onward run resume {}{limit}`", self.key.id);
+        let options = match pause.reason {
+            PauseReason::BudgetExhausted => {
+                let head = self.runtime().read_head(&self.key).await?;
+                resume_options(&head, self.runtime().clock().now())
+            }
+            _ => String::new(),
+        };
+        let resume = format!("resume it with `onward run resume {}{options}`", self.key.id);
         let reason = reason.as_str().unwrap_or_default();
         self.fail("run_paused", &format!("the run is paused ({reason}): {}; {resume}", pause.message));
         Ok(self.flush().await?)

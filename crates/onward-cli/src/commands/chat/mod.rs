@@ -275,7 +275,11 @@ impl Chat {
                 if session.has_begun() {
                     let run =
                         if self.is_named { format!(" --run {}", shell_word(session.key.id.as_str())) } else { String::new() };
-                    let kept = if self.is_alone { "the run is saved" } else { "the run continues" };
+                    let kept = match (session.is_paused, self.is_alone) {
+                        (true, _) => "the run is paused",
+                        (false, true) => "the run is saved",
+                        (false, false) => "the run continues",
+                    };
                     say(&format!("{kept}; return to the chat with: {}{run}", self.again));
                 }
             }

@@ -101,6 +101,8 @@ pub struct ChatSession {
     printed_blockers: PrintedBlockers,
     /// A message or decision was sent, and the run has not been idle since.
     is_expecting: bool,
+    /// The last pause that was printed has not ended.
+    pub is_paused: bool,
 }
 
 impl ChatSession {
@@ -125,6 +127,7 @@ impl ChatSession {
             is_away: false,
             printed_blockers: PrintedBlockers::default(),
             is_expecting: false,
+            is_paused: false,
         }
     }
 
@@ -366,7 +369,10 @@ impl ChatSession {
             }
             StreamSaid::ApprovalRequested(asked) => self.add_question(ApprovalQuestion::asked(&self.key, &asked))?,
             StreamSaid::Paused(pause) => self.print_pause(&pause).await?,
-            StreamSaid::Resumed(_) => self.screen.note("resumed")?,
+            StreamSaid::Resumed(_) => {
+                self.is_paused = false;
+                self.screen.note("resumed")?;
+            }
             StreamSaid::StreamReset(reset) => {
                 self.drafts.reset_all();
                 if let Some(id) = reset.leaf.filter(|leaf| !self.shown.contains(leaf)) {
@@ -387,6 +393,7 @@ impl ChatSession {
 
     /// Prints a pause and what to do about it.
     async fn print_pause(&mut self, pause: &RunPaused) -> Result<()> {
+        self.is_paused = true;
         let advice = if pause.reason == PauseReason::BudgetExhausted {
             let head = patiently(|| self.connection.read_head(self.key.clone())).await?;
             format!("resume it with `{}`", budget::resume_command(&head, time::now()))
