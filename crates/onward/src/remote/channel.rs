@@ -195,15 +195,23 @@ fn authorization(key: &ApiKey) -> MetadataValue<Ascii> {
     value
 }
 
-/// Joins an error with its causes.
+/// Joins an error with its causes, without repetitions and without the text of every error of the transport.
 fn sentence(first: &str, mut source: Option<&dyn std::error::Error>) -> String {
-    let mut why = first.to_owned();
+    let mut texts = vec![first.to_owned()];
     while let Some(inner) = source {
-        let text = inner.to_string();
-        if !why.ends_with(&text) {
-            why += &format!(": {text}");
-        }
+        texts.push(inner.to_string());
         source = inner.source();
     }
-    why
+    let mut why = String::new();
+    for text in texts.iter().filter(|text| *text != "transport error") {
+        match why.contains(text.as_str()) {
+            true => {}
+            false if why.is_empty() => why.push_str(text),
+            false => why += &format!(": {text}"),
+        }
+    }
+    if why.is_empty() { first.to_owned() } else { why }
 }
+
+#[cfg(test)]
+mod tests;
