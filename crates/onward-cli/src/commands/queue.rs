@@ -27,7 +27,7 @@ pub enum QueueCommand {
     },
     /// List kinds of tasks whose provider key is rate-limited
     Limits,
-    /// Release the tasks of a rate-limited kind now
+    /// Release the waiting tasks of a rate-limited kind now, except those that were refused themselves
     Reopen {
         /// Kind of the tasks, as shown by `onward queue limits`: `llm.NAME` for a model
         kind: String,
@@ -59,7 +59,10 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<()> {
         }
         QueueCommand::Reopen { kind } => {
             let done = http(global, "POST", "/v1/rate-limits/reopen", Some(json!({"kind": kind}))).await?;
-            let outcome = if done["reopened"] == true { "is released" } else { "was not rate-limited" };
+            let outcome = match done["reopened"] == true {
+                true => "is released; a call that was refused itself still waits for its next attempt",
+                false => "was not rate-limited",
+            };
             confirm(global, &done, &format!("{} {outcome}", escape::text(&kind)))
         }
     }

@@ -518,7 +518,8 @@ fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
     assert!(queue(&["limits"]).out.contains("llm.small"), "{}", queue(&["limits"]).out);
     assert_eq!(model.scripted.request_count(), 1);
     queue(&["reopen", "llm.other"]).says(0, "! llm.other was not rate-limited");
-    queue(&["reopen", "llm.small"]).says(0, "! llm.small is released");
+    queue(&["reopen", "llm.small"])
+        .says(0, "! llm.small is released; a call that was refused itself still waits for its next attempt");
     waits.until("  You said: hello\n", "");
     queue(&["limits"]).says(0, "! no kind is rate-limited");
     for chat in [&mut refused, &mut waits] {

@@ -44,6 +44,14 @@ impl Principal {
             _ => Ok(()),
         }
     }
+
+    /// Checks that the credential is for all namespaces.
+    pub async fn check_all_namespaces(&self, server: &Server) -> Result<(), AuthRefusal> {
+        match &self.pass {
+            Some(pass) => Pass { server_wide: true, ..pass.clone() }.check(server).await.map(drop),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Executes a verb for a caller.

@@ -102,7 +102,7 @@ impl Locked {
         self.send_in("default", key, method, path, body).await
     }
 
-    async fn send_in(&self, namespace: &str, key: &ApiKey, method: &str, path: &str, body: &str) -> Reply {
+    pub async fn send_in(&self, namespace: &str, key: &ApiKey, method: &str, path: &str, body: &str) -> Reply {
         let headers = format!("{}Onward-Namespace: {namespace}\r\nContent-Type: application/json\r\n", bearer(key.reveal()));
         self.site.send(method, path, &headers, body).await
     }
