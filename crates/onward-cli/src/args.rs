@@ -43,7 +43,7 @@ pub struct GlobalArgs {
     /// Data directory to use instead of a server [env: ONWARD_DATA] [default: ./onward-data]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Connection")]
     data: Option<PathBuf>,
-    /// Namespace [env: ONWARD_NAMESPACE] [default: default]
+    /// Namespace [env: ONWARD_NAMESPACE] [default: the one of the API key, or `default`]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Connection")]
     namespace: Option<String>,
     /// Settings file [env: ONWARD_CONFIG] [default: ./onward.toml, then onward/onward.toml in $XDG_CONFIG_HOME or ~/.config]
@@ -87,6 +87,12 @@ impl Global {
 
     pub fn namespace(&self) -> Result<Namespace, RuntimeError> {
         Ok(Namespace::new(self.config.text("namespace").unwrap_or_default())?)
+    }
+
+    /// Returns the namespace only if one was set; otherwise a server uses that of the key.
+    pub fn named_namespace(&self) -> Result<Option<Namespace>, RuntimeError> {
+        let set = self.config.get("namespace").filter(|set| !matches!(set.origin, SettingOrigin::Default));
+        Ok(set.map(|set| Namespace::new(set.text)).transpose()?)
     }
 
     /// Fails if `--server` was given: `command` works on local files.

@@ -89,6 +89,26 @@ impl ErrorCode {
     }
 }
 
+/// Compares with the text of a code, which may have come over a network.
+impl PartialEq<ErrorCode> for &str {
+    fn eq(&self, code: &ErrorCode) -> bool {
+        *self == code.as_str()
+    }
+}
+
+/// Compares with the text of a code, which may have come over a network.
+impl PartialEq<ErrorCode> for String {
+    fn eq(&self, code: &ErrorCode) -> bool {
+        self == code.as_str()
+    }
+}
+
+impl From<ErrorCode> for String {
+    fn from(code: ErrorCode) -> String {
+        code.as_str().to_owned()
+    }
+}
+
 // Name, code, HTTP status, consequence, meaning => hint.
 error_table! {
     // Runs

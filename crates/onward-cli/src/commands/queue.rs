@@ -45,7 +45,7 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<()> {
         QueueCommand::List => list(global).await,
         QueueCommand::Quarantined => quarantined(global).await,
         QueueCommand::Retry { id } => {
-            let connection = Connection::to_write(global)?;
+            let connection = Connection::to_write(global).await?;
             connection.retry_task(TaskRequest { namespace: connection.namespace.clone(), task: id.clone() }).await?;
             confirm(global, &json!({"retried": id}), &format!("{id} is queued again"))
         }
@@ -93,7 +93,7 @@ pub fn queue_name(queue: &Option<Name>) -> &str {
 }
 
 async fn list(global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let queues = connection.list_queues(connection.namespace.clone()).await?.queues;
     let mut table = TextTable::new(&["QUEUE", "KIND", "QUEUED", "RUNNING", "QUARANTINED", "OLDEST", "WORKERS"]);
     let now = time::now();
@@ -105,7 +105,7 @@ async fn list(global: &Global) -> Result<()> {
 }
 
 async fn quarantined(global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let query = TaskQuery { namespace: connection.namespace.clone(), limit: 1_000, partly: true, run: None };
     let TasksReply { tasks, missing } = connection.list_quarantined(query).await?;
     say_missing(&missing);

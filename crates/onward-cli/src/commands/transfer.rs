@@ -94,7 +94,7 @@ struct Export<'a> {
 pub async fn export(args: ExportArgs, global: &Global) -> Result<()> {
     let (connection, is_incomplete) = match args.store.open(global, false).await? {
         Some(runtime) => (Connection::of(runtime, global)?, false),
-        None => (Connection::to_read(global)?, is_incomplete(global)?),
+        None => (Connection::to_read(global).await?, is_incomplete(global)?),
     };
     export_from(&connection, args, global).await?;
     // Runs that a damaged write-ahead log lost are missing from the list.
@@ -193,14 +193,13 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<()> {
     } else {
         Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?)
     };
-    let namespace = global.namespace()?;
-    let mut target = ImportTarget::new(global, args.store.open(global, true).await?)?;
+    let mut target = ImportTarget::new(global, args.store.open(global, true).await?).await?;
     let (mut importer, mut bytes, mut count) = (Importer::default(), 0, 0);
     for line in BufReader::new(source).lines() {
         let line = line?;
         bytes += line.len();
         let Some(run) = importer.take(&line).map_err(|error| mistake(&error))? else { continue };
-        check_namespace(&run, &namespace)?;
+        check_namespace(&run, target.namespace())?;
         target.add(run, std::mem::take(&mut bytes)).await?;
         count += 1;
         print_count(count, "read");

@@ -28,7 +28,11 @@ const TAGS: &[(&str, &str, &[&str])] = &[
     ("workers", "Workers and their frames", &["workers", "drive"]),
     ("external", "Logs of external engines", &["external"]),
     ("webhooks", "Signed requests of other services", &["webhooks"]),
-    ("server", "Health, metrics and this document", &["servers", "", "healthz", "readyz", "metrics", "openapi.json"]),
+    (
+        "server",
+        "Health, metrics and this document",
+        &["servers", "namespace", "", "healthz", "readyz", "metrics", "openapi.json"],
+    ),
 ];
 
 /// Returns the document as text; the text is deterministic.
@@ -49,7 +53,7 @@ pub fn document() -> String {
             "Namespace": {
                 "name": "Onward-Namespace",
                 "in": "header",
-                "description": "Namespace; default `default`",
+                "description": "Namespace; the default is that of a key for one namespace, otherwise `default`",
                 "schema": reference("NamespaceName"),
             },
         },

@@ -41,7 +41,7 @@ use super::problem::unreachable;
 use shared::{Greeting, Shared, To};
 
 /// Time after which `start` reports that the first connection has failed; connecting continues in the background.
-const WELCOME_MAX: Duration = Duration::from_secs(10);
+pub(super) const WELCOME_MAX: Duration = Duration::from_secs(10);
 
 /// Time limit for telling the server that the worker leaves.
 const LEAVE_MAX: Duration = Duration::from_secs(2);

@@ -25,7 +25,7 @@ const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, St
 
 /// Writes the selected runs to a file, one per line, and returns their number.
 pub async fn collect(args: &CheckArgs, global: &Global, to: &Path) -> Result<u64> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let mut file = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
     let count = match args.runs.as_slice() {
         [] => write_all(&connection, query(args, &connection)?, &mut file).await?,

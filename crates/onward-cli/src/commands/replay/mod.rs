@@ -60,7 +60,7 @@ pub async fn execute(args: ReplayArgs, global: &Global) -> Result<()> {
 }
 
 async fn from_site(args: &ReplayArgs, global: &Global) -> Result<Story> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.run)?;
     let head = connection.read_head(key.clone()).await?;
     let generation = args.generation.unwrap_or(head.generation);

@@ -48,7 +48,7 @@ pub struct QueryArgs {
 /// Sends an update and waits for its answer. The update stays recorded if the wait ends early.
 pub async fn update(args: UpdateArgs, global: &Global) -> Result<()> {
     let (name, payload) = question(&args.name, args.payload.as_deref())?;
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     connection.read_head(key.clone()).await?; // fails at once for a missing run or server
     let update_id = args.update_id.unwrap_or_else(new_id::unique);
@@ -78,7 +78,7 @@ pub async fn update(args: UpdateArgs, global: &Global) -> Result<()> {
 
 pub async fn query(args: QueryArgs, global: &Global) -> Result<()> {
     let (name, payload) = question(&args.name, args.payload.as_deref())?;
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.id)?;
     let request = AskRequest { run: key.clone(), name, payload, update_id: String::new() };
     let AskReply { answer: Some(answer) } = connection.query_run(request).await? else {

@@ -123,7 +123,7 @@ pub async fn message(args: MessageArgs, global: &Global) -> Result<()> {
 }
 
 async fn send(id: &str, signal: Signal, what: &str, global: &Global) -> Result<()> {
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(id)?;
     let appended = connection.signal_run(SignalRequest { run: key.clone(), signal }).await?;
     answer(global, &key, what, &appended)
@@ -132,7 +132,7 @@ async fn send(id: &str, signal: Signal, what: &str, global: &Global) -> Result<(
 pub async fn append(args: AppendArgs, global: &Global) -> Result<()> {
     let role = Name::new(&args.role).map_err(RuntimeError::from)?;
     let content = read_payload(&args.content)?;
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let entry = AppendEntry { role, content, idempotency_key: args.idempotency_key };
     let appended = connection.append_entry(AppendEntryRequest { run: key.clone(), entry, is_looked_up: false }).await?;
@@ -157,7 +157,7 @@ pub async fn branch(args: BranchArgs, global: &Global) -> Result<()> {
     let role = Name::new(&args.role).map_err(RuntimeError::from)?;
     let content = args.text.as_ref().map(Payload::json).transpose()?;
     let entry = content.map(|content| BranchEntry { role, content });
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let branch = BranchRun { from, entry, idempotency_key: args.idempotency_key };
     let appended = connection.branch_run(BranchRequest { run: key.clone(), branch }).await?;
@@ -165,7 +165,7 @@ pub async fn branch(args: BranchArgs, global: &Global) -> Result<()> {
 }
 
 pub async fn with_reason(input: ReasonInput, args: ReasonArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let request = ReasonRequest { run: key.clone(), reason: args.reason };
     let (what, appended) = match input {
@@ -178,7 +178,7 @@ pub async fn with_reason(input: ReasonInput, args: ReasonArgs, global: &Global) 
 
 pub async fn resume(args: ResumeArgs, global: &Global) -> Result<()> {
     let budget = budget::parse(&args.budget)?;
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let appended = connection.resume_run(ResumeRequest { run: key.clone(), budget }).await?;
     answer(global, &key, "resumed", &appended)

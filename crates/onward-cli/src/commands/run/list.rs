@@ -54,7 +54,7 @@ pub struct DeletedArgs {
 }
 
 pub async fn list(args: RunListArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let limit = if args.all { PAGE } else { args.limit as usize };
     let filter = args.filter.query(connection.namespace.clone(), limit)?;
     let query = RunQuery { cursor: args.cursor, partly: true, ..filter };
@@ -68,7 +68,7 @@ pub async fn list(args: RunListArgs, global: &Global) -> Result<()> {
 }
 
 pub async fn children(args: ChildrenArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let (statuses, limit, cursor) = (args.status, args.limit as usize, args.cursor);
     let query = ChildrenQuery { statuses, limit, cursor, partly: true, ..connection.key(&args.id)?.into() };
     show_page(&connection.list_children(query).await?, "", global)
@@ -76,7 +76,7 @@ pub async fn children(args: ChildrenArgs, global: &Global) -> Result<()> {
 
 /// Lists runs that were deleted on request, with their reasons.
 pub async fn deleted(args: DeletedArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let run = args.id.as_deref().map(|id| connection.key(id)).transpose()?;
     let query = DeletedQuery { namespace: connection.namespace.clone(), run, limit: args.limit as usize, partly: true };
     let DeletedReply { runs, missing } = connection.list_deleted(query).await?;

@@ -80,7 +80,7 @@ pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
     let budget = budget::parse(&args.budget)?;
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     if args.wait && connection.is_directory {
         let message = "`--wait` needs a server: this command locks the directory, so no worker can run";
         let hint = "set `--server`, or omit `--wait` and use `onward run wait` while a worker runs";
@@ -110,7 +110,7 @@ fn read_signal(text: &str) -> Result<Signal> {
 }
 
 pub async fn wait(args: WaitArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.id)?;
     wait_for(&connection, &key, &args.patience, global).await
 }
