@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser};
-use onward_core::{Namespace, Payload};
+use onward_core::{ErrorCode, Namespace, Payload};
 use onward_runtime::RuntimeError;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -100,7 +100,7 @@ impl Global {
         match self.config.get("url") {
             Some(url) if matches!(url.origin, SettingOrigin::Flag(_)) => {
                 let message = format!("`onward {command}` works on local files and takes no `--server`");
-                Err(Mistake::usage("usage", message, "remove `--server`; name the directory with `--data DIR`"))
+                Err(Mistake::usage(ErrorCode::Usage, message, "remove `--server`; name the directory with `--data DIR`"))
             }
             _ => Ok(()),
         }
@@ -159,7 +159,7 @@ pub fn read_payload(text: &str) -> Result<Payload> {
     let text = text.trim();
     if let Err(error) = serde_json::from_str::<&RawValue>(text) {
         let hint = "quote a text: '\"hello\"'; use @FILE for a file and - for stdin";
-        return Err(Mistake::usage("payload_invalid", format!("the payload is not JSON: {error}"), hint).into());
+        return Err(Mistake::usage(ErrorCode::PayloadInvalid, format!("the payload is not JSON: {error}"), hint).into());
     }
     Ok(Payload::from_json_text(text.to_owned()))
 }

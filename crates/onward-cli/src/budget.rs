@@ -1,7 +1,7 @@
 //! Budgets on the command line: the limits of `--budget`, and the command that resumes a run with an exhausted budget.
 
 use onward_core::budget::{Budget, resume_options};
-use onward_core::{RunHead, Timestamp};
+use onward_core::{ErrorCode, RunHead, Timestamp};
 
 use crate::directory::shell_word;
 use crate::error::Mistake;
@@ -13,7 +13,7 @@ pub fn parse(limits: &[String]) -> Result<Option<Budget>, Mistake> {
     for limit in limits {
         let wrong = |why: String| {
             Mistake::usage(
-                "usage",
+                ErrorCode::Usage,
                 format!("`--budget {limit}`: {why}"),
                 "use for example `--budget tokens=50000 --budget cost=2.50`",
             )

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use onward::HttpClient;
-use onward_core::{Failure, Namespace, Payload, RunId, RunKey};
+use onward_core::{ErrorCode, Failure, Namespace, Payload, RunId, RunKey};
 use onward_runtime::{CallRef, Changes, Client, RuntimeError};
 
 use crate::args::Global;
@@ -49,7 +49,7 @@ impl Endpoint {
     pub fn http(global: &Global, why: &str) -> Result<HttpClient> {
         match Endpoint::of(global)? {
             Endpoint::Server { url, key } => Ok(onward::connect_http(&url, global.named_namespace()?.as_ref(), key.as_deref())?),
-            Endpoint::Directory(_) => Err(Mistake::usage("usage", why, "set `--server URL` or ONWARD_URL").into()),
+            Endpoint::Directory(_) => Err(Mistake::usage(ErrorCode::Usage, why, "set `--server URL` or ONWARD_URL").into()),
         }
     }
 }

@@ -60,12 +60,12 @@ impl ErrorCode {
         ROWS.iter().position(|row| row.text == text).map(|at| ErrorCode::ALL[at])
     }
 
-    fn row(self) -> &'static ErrorRow {
+    const fn row(self) -> &'static ErrorRow {
         &ROWS[self as usize]
     }
 
     /// Returns the code as text, such as `run_not_found`.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         self.row().text
     }
 
@@ -100,6 +100,12 @@ impl PartialEq<ErrorCode> for &str {
 impl PartialEq<ErrorCode> for String {
     fn eq(&self, code: &ErrorCode) -> bool {
         self == code.as_str()
+    }
+}
+
+impl From<ErrorCode> for &'static str {
+    fn from(code: ErrorCode) -> &'static str {
+        code.as_str()
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use onward_core::api::RunQuery;
 use onward_core::transfer::{self, ExportedRun, Importer};
-use onward_core::{Namespace, RunHead};
+use onward_core::{ErrorCode, Namespace, RunHead};
 use onward_runtime::{Options, Runtime, export_run, leaves_out};
 use onward_store_embedded::EmbeddedStore;
 
@@ -71,13 +71,13 @@ impl StoreArgs {
         let url = if named.is_empty() { setting() } else { named.clone() };
         if url.is_empty() {
             let hint = "set `--store=postgres://…` or ONWARD_SERVER__STORE";
-            return Err(Mistake::usage("usage", "no store is set", hint).into());
+            return Err(Mistake::usage(ErrorCode::Usage, "no store is set", hint).into());
         }
         match parse_store(&url)? {
             StoreLocation::Databases(urls) => Ok(Some(urls)),
             StoreLocation::Directory(_) | StoreLocation::Memory => {
                 let message = "`--store` takes only PostgreSQL URLs";
-                Err(Mistake::usage("store_unsupported", message, "name a directory with `--data DIR`").into())
+                Err(Mistake::usage(ErrorCode::StoreUnsupported, message, "name a directory with `--data DIR`").into())
             }
         }
     }
@@ -158,7 +158,7 @@ impl Export<'_> {
                     print_count(self.count, "exported");
                 }
                 // Deleted since it was listed.
-                Err(error) if error.code() == "run_not_found" => {}
+                Err(error) if error.code() == ErrorCode::RunNotFound => {}
                 Err(error) if leaves_out(&error) => {
                     let left = transfer::LeftOut { key: head.key.clone(), code: error.code().to_owned() };
                     put(&left.to_line())?;
@@ -223,7 +223,7 @@ fn check_namespace(run: &ExportedRun, namespace: &Namespace) -> Result<(), Mista
     }
     let message = format!("run {} is in another namespace than `{namespace}`", run.key);
     let hint = format!("import with `--namespace {}`", run.key.namespace);
-    Err(Mistake::new("not_allowed", message, Some(&hint)))
+    Err(Mistake::new(ErrorCode::NotAllowed, message, Some(&hint)))
 }
 
 fn tell(all: &ImportResult, global: &Global) -> Result<()> {
@@ -235,7 +235,7 @@ fn tell(all: &ImportResult, global: &Global) -> Result<()> {
             say(&format!("{} was refused: {}", escape::text(refused.run.as_str()), escape::text(&refused.code)));
         }
     }
-    if all.refused.iter().any(|refused| refused.code == "body_too_large") {
+    if all.refused.iter().any(|refused| refused.code == ErrorCode::BodyTooLarge) {
         let hint = "stop the server and import with `onward --data DIR import FILE`, or into its databases with `--store`";
         say(&format!("hint: {hint}"));
     }
@@ -244,5 +244,5 @@ fn tell(all: &ImportResult, global: &Global) -> Result<()> {
 
 fn mistake(error: &transfer::TransferError) -> Mistake {
     let hint = "correct the file and import it again; imported runs stay unchanged";
-    Mistake::new("import_invalid", format!("the file cannot be imported: {error}"), Some(hint))
+    Mistake::new(ErrorCode::ImportInvalid, format!("the file cannot be imported: {error}"), Some(hint))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use onward_core::ErrorCode;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -28,7 +29,7 @@ impl File {
         let wrong = |(at, why, hint): Wrong| {
             let line = line_of(&text, at);
             let hint = hint.unwrap_or_else(|| "`onward config show` lists all settings".to_owned());
-            Mistake::usage("config_invalid", format!("{}:{line}: {why}", path.display()), &hint)
+            Mistake::usage(ErrorCode::ConfigInvalid, format!("{}:{line}: {why}", path.display()), &hint)
         };
         let values = parse(&text).map_err(wrong)?;
         let tables = tables::read(&text).map_err(wrong)?;

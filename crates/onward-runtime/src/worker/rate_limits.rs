@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::task::TaskReport;
-use onward_core::{Name, Namespace, Timestamp, message};
+use onward_core::{ErrorCode, Name, Namespace, Timestamp, message};
 use onward_store::sync::lock;
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ use crate::worker::profile::WorkerProfile;
 use crate::{Runtime, RuntimeError};
 
 /// Failure code of a refused attempt; workers that declare no key report the wait as the delay of their next attempt.
-const RATE_LIMITED: &str = "model_rate_limited";
+const RATE_LIMITED: ErrorCode = ErrorCode::ModelRateLimited;
 
 /// Maximum wait, whatever the provider asked for.
 const CLOSED_MAX: Duration = Duration::from_secs(15 * 60);

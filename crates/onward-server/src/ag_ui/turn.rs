@@ -10,7 +10,7 @@ use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::stream::{EntrySaid, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
-use onward_core::{Failure, Hash, Index, Name, Payload, RunId, RunKey, Status};
+use onward_core::{ErrorCode, Failure, Hash, Index, Name, Payload, RunId, RunKey, Status};
 use onward_runtime::{BlockReason, Blocker, EntryQuery, PendingReason, RunWatch, Runtime, RuntimeError, WorkerInfo};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 use serde::{Serialize, Serializer};
@@ -430,7 +430,7 @@ impl AgUiTurn {
         };
         let resume = format!("resume it with `onward run resume {}{options}`", self.key.id);
         let reason = reason.as_str().unwrap_or_default();
-        self.fail("run_paused", &format!("the run is paused ({reason}): {}; {resume}", pause.message));
+        self.fail(ErrorCode::RunPaused.as_str(), &format!("the run is paused ({reason}): {}; {resume}", pause.message));
         Ok(self.flush().await?)
     }
 

@@ -6,7 +6,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use onward_core::codec::Message;
-use onward_core::{Namespace, RunKey};
+use onward_core::{ErrorCode, Namespace, RunKey};
 use onward_runtime::RuntimeError;
 use onward_wire::ApiKey;
 use onward_wire::api::{Call, Emitted, Reply, RunRequest};
@@ -184,7 +184,11 @@ impl Channel {
     /// Converts a status into the server's error, or into `server_unreachable`.
     fn told(&self, status: &tonic::Status) -> RuntimeError {
         let error = from_status(status);
-        if error.code() == "server_unreachable" { self.unreachable(&sentence(status.message(), status.source())) } else { error }
+        if error.code() == ErrorCode::ServerUnreachable {
+            self.unreachable(&sentence(status.message(), status.source()))
+        } else {
+            error
+        }
     }
 
     fn unreachable(&self, why: &str) -> RuntimeError {

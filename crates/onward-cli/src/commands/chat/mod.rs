@@ -136,16 +136,18 @@ async fn open(agent: Option<&Name>, waits: bool, global: &Global) -> Result<(Con
     if let Some(url) = mark::server_of(&path) {
         let message = format!("{} is in use by the server at {url}", path.display());
         let hint = format!("use `--server {url}` or ONWARD_URL");
-        return Err(Mistake::new("directory_locked", message, Some(&hint)).into());
+        return Err(Mistake::new(ErrorCode::DirectoryLocked, message, Some(&hint)).into());
     }
     let Some(builtin) = BuiltinAgents::open(&global.config)? else {
         let hint = "set `--server URL`, or define models and agents in `onward.toml` (docs/guide/agents-without-code.md)";
-        return Err(Mistake::usage("usage", "no agent is available: the settings define no agents and no server", hint).into());
+        return Err(
+            Mistake::usage(ErrorCode::Usage, "no agent is available: the settings define no agents and no server", hint).into()
+        );
     };
     if let Some(agent) = agent.filter(|agent| builtin.agents().all(|name| name != agent.as_str())) {
         let message = format!("the settings define no agent `{agent}`");
         let hint = format!("use one of: {}", builtin.agents().collect::<Vec<_>>().join(", "));
-        return Err(Mistake::usage("usage", message, &hint).into());
+        return Err(Mistake::usage(ErrorCode::Usage, message, &hint).into());
     }
     let namespace = global.namespace()?;
     let builder = Onward::embedded(&path).namespace(namespace.as_str());
@@ -212,7 +214,7 @@ async fn check_agent(connection: &Connection, agent: &Name, tools_of: Option<&[S
         }
         if until.is_some_and(|until| until <= now) {
             let hint = format!("use one of: {there}; or wait for a worker with `--wait`");
-            return Err(Mistake::usage("usage", format!("no worker serves agent `{agent}`"), &hint).into());
+            return Err(Mistake::usage(ErrorCode::Usage, format!("no worker serves agent `{agent}`"), &hint).into());
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -252,11 +254,16 @@ impl Chat {
             Ok(head) => {
                 if let Some(agent) = self.agent.as_ref().filter(|agent| **agent != head.kind && *agent != head.first_kind()) {
                     let message = format!("run {} has kind `{}`, not `{agent}`", key.id, head.kind);
-                    return Err(Mistake::usage("usage", message, "omit `--agent` to continue the run, or use another id").into());
+                    return Err(Mistake::usage(
+                        ErrorCode::Usage,
+                        message,
+                        "omit `--agent` to continue the run, or use another id",
+                    )
+                    .into());
                 }
                 true
             }
-            Err(error) if error.code() == "run_not_found" && self.agent.is_some() => false,
+            Err(error) if error.code() == ErrorCode::RunNotFound && self.agent.is_some() => false,
             Err(error) => return Err(error.into()),
         };
         let kind = self.agent.filter(|_| !is_there);

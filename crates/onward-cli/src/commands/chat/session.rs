@@ -11,7 +11,7 @@ use onward_core::conversation::{DONE, Entry, EntryCursor};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::stream::{AttemptFailed, StreamSaid, TaskOutcome};
 use onward_core::view::{AwaitedKind, RunView};
-use onward_core::{Failure, Hash, Name, Payload, RunKey, Status};
+use onward_core::{ErrorCode, Failure, Hash, Name, Payload, RunKey, Status};
 use onward_runtime::RuntimeError;
 use onward_store::Consequence;
 use serde_json::json;
@@ -303,7 +303,7 @@ impl ChatSession {
             }
             (Action::Start { .. }, Err(error)) => return Err(error.into()),
             (_, Ok(())) => {}
-            (Action::Decide { .. }, Err(error)) if error.code() == "signal_lost" => {
+            (Action::Decide { .. }, Err(error)) if error.code() == ErrorCode::SignalLost => {
                 self.screen.note("the question was already decided")?;
             }
             (action, Err(error)) => {

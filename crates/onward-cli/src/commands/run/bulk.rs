@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::Timestamp;
 use onward_core::api::{BulkRequest, BulkVerb, RefusedRun};
+use onward_core::{ErrorCode, Timestamp};
 use onward_store::{Clock, SystemClock};
 
 use super::filter::FilterArgs;
@@ -71,7 +71,9 @@ pub async fn execute(args: BulkArgs, global: &Global) -> Result<()> {
 fn agreed(verb: &str, matched: u64) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         let hint = "check with `--dry-run`, then confirm with `--yes`";
-        return Err(Mistake::new("not_confirmed", format!("{verb} of {matched} runs was not confirmed"), Some(hint)).into());
+        return Err(
+            Mistake::new(ErrorCode::NotConfirmed, format!("{verb} of {matched} runs was not confirmed"), Some(hint)).into()
+        );
     }
     say(&format!("{verb} {matched} runs? Type yes to continue:"));
     let mut line = String::new();

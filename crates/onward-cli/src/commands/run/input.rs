@@ -11,7 +11,7 @@ use onward_core::api::{
     AppendEntry, AppendEntryRequest, Appended, BranchEntry, BranchRequest, BranchRun, ReasonRequest, ResumeRequest, Signal,
     SignalRequest,
 };
-use onward_core::{Name, Payload, RunKey};
+use onward_core::{ErrorCode, Name, Payload, RunKey};
 use onward_runtime::{Runtime, RuntimeError};
 
 use crate::args::{Global, read_optional_payload, read_payload};
@@ -151,7 +151,7 @@ pub async fn branch(args: BranchArgs, global: &Global) -> Result<()> {
         text => {
             let message = format!("`{}` is not an entry id", text.chars().take(100).collect::<String>());
             let hint = format!("use an id of `onward run entries {}`, or `{START}`", shell_word(&args.id));
-            Some(text.parse().map_err(|_| Mistake::usage("usage", message, &hint))?)
+            Some(text.parse().map_err(|_| Mistake::usage(ErrorCode::Usage, message, &hint))?)
         }
     };
     let role = Name::new(&args.role).map_err(RuntimeError::from)?;
@@ -208,7 +208,11 @@ fn message_payload(text: &str, files: &[PathBuf]) -> Result<Payload> {
 fn attachment(path: &Path) -> Result<Block> {
     let media_type = media_type(path).ok_or_else(|| {
         let message = format!("unknown file type: {}", path.display());
-        Mistake::usage("usage", message, "use a file whose name ends in png, jpg, jpeg, gif, webp, pdf, txt, md, csv, mp3 or wav")
+        Mistake::usage(
+            ErrorCode::Usage,
+            message,
+            "use a file whose name ends in png, jpg, jpeg, gif, webp, pdf, txt, md, csv, mp3 or wav",
+        )
     })?;
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Block::Attachment(Attachment { media_type: media_type.to_owned(), source: Source::bytes(&bytes) }))

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use onward::HttpClient;
 use onward_core::api::RefusedRun;
 use onward_core::transfer::{self, ExportedRun};
-use onward_core::{Namespace, RunId};
+use onward_core::{ErrorCode, Namespace, RunId};
 use onward_runtime::Runtime;
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +122,7 @@ async fn post(http: &HttpClient, runs: Vec<ExportedRun>) -> Result<ImportResult>
                 let rest = piece.split_off(piece.len() / 2);
                 pieces.extend([rest, piece]); // `pop` takes the first half next
             }
-            413 => taken.refused.push(RefusedRun { run: piece.remove(0).key.id, code: "body_too_large".to_owned() }),
+            413 => taken.refused.push(RefusedRun { run: piece.remove(0).key.id, code: ErrorCode::BodyTooLarge.into() }),
             status if status >= 400 => return Err(answer.problem().await.into()),
             _ => {
                 let text = answer.text().await?;
