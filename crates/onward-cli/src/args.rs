@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser};
-use onward_core::{Namespace, Payload};
+use onward_core::{ErrorCode, Namespace, Payload};
 use onward_runtime::RuntimeError;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -43,7 +43,7 @@ pub struct GlobalArgs {
     /// Data directory to use instead of a server [env: ONWARD_DATA] [default: ./onward-data]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Connection")]
     data: Option<PathBuf>,
-    /// Namespace [env: ONWARD_NAMESPACE] [default: default]
+    /// Namespace [env: ONWARD_NAMESPACE] [default: the one of the API key, or `default`]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Connection")]
     namespace: Option<String>,
     /// Settings file [env: ONWARD_CONFIG] [default: ./onward.toml, then onward/onward.toml in $XDG_CONFIG_HOME or ~/.config]
@@ -89,12 +89,18 @@ impl Global {
         Ok(Namespace::new(self.config.text("namespace").unwrap_or_default())?)
     }
 
+    /// Returns the namespace only if one was set; otherwise a server uses that of the key.
+    pub fn named_namespace(&self) -> Result<Option<Namespace>, RuntimeError> {
+        let set = self.config.get("namespace").filter(|set| !matches!(set.origin, SettingOrigin::Default));
+        Ok(set.map(|set| Namespace::new(set.text)).transpose()?)
+    }
+
     /// Fails if `--server` was given: `command` works on local files.
     pub fn without_server(&self, command: &str) -> Result<(), Mistake> {
         match self.config.get("url") {
             Some(url) if matches!(url.origin, SettingOrigin::Flag(_)) => {
                 let message = format!("`onward {command}` works on local files and takes no `--server`");
-                Err(Mistake::usage("usage", message, "remove `--server`; name the directory with `--data DIR`"))
+                Err(Mistake::usage(ErrorCode::Usage, message, "remove `--server`; name the directory with `--data DIR`"))
             }
             _ => Ok(()),
         }
@@ -153,7 +159,7 @@ pub fn read_payload(text: &str) -> Result<Payload> {
     let text = text.trim();
     if let Err(error) = serde_json::from_str::<&RawValue>(text) {
         let hint = "quote a text: '\"hello\"'; use @FILE for a file and - for stdin";
-        return Err(Mistake::usage("payload_invalid", format!("the payload is not JSON: {error}"), hint).into());
+        return Err(Mistake::usage(ErrorCode::PayloadInvalid, format!("the payload is not JSON: {error}"), hint).into());
     }
     Ok(Payload::from_json_text(text.to_owned()))
 }

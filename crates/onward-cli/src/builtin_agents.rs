@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 use onward::agent::{Agent, ApiFormat, Attachments, Http, ModelTable, Models, ProviderSettings, TableError, Tools};
 use onward::{Builder, Onward};
-use onward_core::Namespace;
+use onward_core::{ErrorCode, Namespace};
 use onward_runtime::Runtime;
 use onward_server::trace::{Level, Trace};
 use tokio::task::JoinHandle;
@@ -201,7 +201,7 @@ fn listed(what: &str, known: &[&str]) -> String {
 }
 
 fn invalid(message: String, hint: &str) -> Mistake {
-    Mistake::usage("config_invalid", message, hint)
+    Mistake::usage(ErrorCode::ConfigInvalid, message, hint)
 }
 
 fn invalid_table(error: TableError) -> Mistake {

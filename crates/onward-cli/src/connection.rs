@@ -2,13 +2,13 @@
 //!
 //! With equal precedence the server wins: `ONWARD_URL` beats `ONWARD_DATA`, and `--data` beats both.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use onward::HttpClient;
-use onward_core::{Failure, Namespace, Payload, RunId, RunKey};
+use onward_core::{ErrorCode, Failure, Namespace, Payload, RunId, RunKey};
 use onward_runtime::{CallRef, Changes, Client, RuntimeError};
 
 use crate::args::Global;
@@ -34,11 +34,22 @@ impl Endpoint {
         Ok(Endpoint::Server { url: url.text, key: key(global)? })
     }
 
+    /// Returns the namespace of commands: the one that is set, otherwise that of a key for one namespace, otherwise `default`.
+    pub async fn namespace(&self, global: &Global) -> Result<Namespace> {
+        match (self, global.named_namespace()?) {
+            (_, Some(namespace)) => Ok(namespace),
+            (Endpoint::Server { url, key: Some(key) }, None) => {
+                Ok(onward::connect_http(url, None, Some(key.as_str()))?.namespace().await?)
+            }
+            (Endpoint::Server { .. } | Endpoint::Directory(_), None) => Ok(Namespace::default()),
+        }
+    }
+
     /// Connects to the HTTP API of the server. Without a server, fails with `why`.
     pub fn http(global: &Global, why: &str) -> Result<HttpClient> {
         match Endpoint::of(global)? {
-            Endpoint::Server { url, key } => Ok(onward::connect_http(&url, &global.namespace()?, key.as_deref())?),
-            Endpoint::Directory(_) => Err(Mistake::usage("usage", why, "set `--server URL` or ONWARD_URL").into()),
+            Endpoint::Server { url, key } => Ok(onward::connect_http(&url, global.named_namespace()?.as_ref(), key.as_deref())?),
+            Endpoint::Directory(_) => Err(Mistake::usage(ErrorCode::Usage, why, "set `--server URL` or ONWARD_URL").into()),
         }
     }
 }
@@ -67,13 +78,13 @@ pub struct Connection {
 
 impl Connection {
     /// Opens the endpoint for reading; another process may use the directory.
-    pub fn to_read(global: &Global) -> Result<Connection> {
-        Connection::open(global, directory::open_to_read)
+    pub async fn to_read(global: &Global) -> Result<Connection> {
+        Connection::open(global, directory::open_to_read).await
     }
 
     /// Opens the endpoint for writing; fails if another process uses the directory.
-    pub fn to_write(global: &Global) -> Result<Connection> {
-        Connection::open(global, directory::open_to_write)
+    pub async fn to_write(global: &Global) -> Result<Connection> {
+        Connection::open(global, directory::open_to_write).await
     }
 
     /// Wraps an opened store.
@@ -81,9 +92,10 @@ impl Connection {
         Ok(Connection { client: Arc::new(runtime), namespace: global.namespace()?, is_directory: false })
     }
 
-    fn open(global: &Global, open: impl Fn(&std::path::Path) -> Result<onward_runtime::Runtime>) -> Result<Connection> {
-        let namespace = global.namespace()?;
-        let (client, is_directory): (Arc<dyn Client>, bool) = match Endpoint::of(global)? {
+    async fn open(global: &Global, open: impl Fn(&Path) -> Result<onward_runtime::Runtime>) -> Result<Connection> {
+        let endpoint = Endpoint::of(global)?;
+        let namespace = endpoint.namespace(global).await?;
+        let (client, is_directory): (Arc<dyn Client>, bool) = match endpoint {
             Endpoint::Directory(path) => (Arc::new(open(&path)?), true),
             Endpoint::Server { url, key } => (onward::connect_client(&url, &namespace, key.as_deref())?, false),
         };

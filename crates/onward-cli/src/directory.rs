@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use onward_core::{Namespace, RunId, RunKey};
+use onward_core::{ErrorCode, Namespace, RunId, RunKey};
 use onward_runtime::{Options, Runtime, RuntimeError};
 use onward_store::{Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
@@ -47,7 +47,7 @@ pub fn open_or_make(path: &Path) -> Result<Runtime> {
         Err(StoreError::DirectoryLocked { .. }) if let Some(url) = mark::server_of(path) => {
             let message = format!("{} is in use by the server at {url}", path.display());
             let hint = format!("use `--server {url}` or ONWARD_URL; commands that read work without it");
-            Err(Mistake::new("directory_locked", message, Some(&hint)).into())
+            Err(Mistake::new(ErrorCode::DirectoryLocked, message, Some(&hint)).into())
         }
         opened => Ok(runtime(opened?)),
     }
@@ -64,7 +64,7 @@ fn expect_directory(path: &Path) -> Result<()> {
         return Ok(());
     }
     let hint = "set `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` creates a directory to try";
-    Err(Mistake::new("directory_missing", format!("directory {} does not exist", path.display()), Some(hint)).into())
+    Err(Mistake::new(ErrorCode::DirectoryMissing, format!("directory {} does not exist", path.display()), Some(hint)).into())
 }
 
 /// Returns the key of a run in the default namespace.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use onward_core::ErrorCode;
 use onward_runtime::RuntimeError;
 use onward_server::auth::secret_file::SecretFileError;
 use onward_server::problem;
@@ -24,23 +25,27 @@ pub const INTERRUPTED: u8 = 130;
 /// The exit codes and the error codes that lead to them. Every other error code leads to [`NOT_FOUND`] if its HTTP status is 404,
 /// otherwise to [`FAILURE`]. `docs/operations.md` describes the exit codes.
 #[rustfmt::skip]
-const EXIT_CODES: &[(u8, &[&str])] = &[
-    (FAILURE, &["directory_missing"]),
-    (USAGE, &[
-        "attachment_invalid", "call_id_invalid", "cursor_invalid", "filter_empty", "id_invalid", "id_reserved", "input_invalid",
-        "message_empty", "name_invalid", "server_url_invalid", "text_too_long", "webhook_secret_invalid",
-    ]),
-    (RUN_FAILED, &["run_failed"]),
-    (UNREACHABLE, &["not_ready", "server_unreachable"]),
-    (CONFLICT, &[
-        "approval_needed", "branch_pending", "budget_exhausted", "child_behind_approval", "directory_locked", "id_taken",
-        "key_ended", "outcome_unknown", "wait_abandoned", "run_busy", "run_closed", "run_continued", "run_exists", "run_external",
-        "run_is_task", "run_not_external", "run_not_failed", "run_not_paused", "run_paused", "run_reset", "signal_lost",
-        "task_not_quarantined", "webhook_exists",
-    ]),
-    (NOT_ALLOWED, &["key_invalid", "not_allowed", "unauthenticated"]),
-    (TIMED_OUT, &["wait_timed_out"]),
-];
+const EXIT_CODES: &[(u8, &[ErrorCode])] = {
+    use ErrorCode as E;
+    &[
+        (FAILURE, &[E::DirectoryMissing]),
+        (USAGE, &[
+            E::AttachmentInvalid, E::CallIdInvalid, E::CursorInvalid, E::FilterEmpty, E::IdInvalid, E::IdReserved,
+            E::InputInvalid, E::MessageEmpty, E::NameInvalid, E::ServerUrlInvalid, E::TextTooLong,
+            E::WebhookSecretInvalid,
+        ]),
+        (RUN_FAILED, &[E::RunFailed]),
+        (UNREACHABLE, &[E::NotReady, E::ServerUnreachable]),
+        (CONFLICT, &[
+            E::ApprovalNeeded, E::BranchPending, E::BudgetExhausted, E::ChildBehindApproval, E::DirectoryLocked,
+            E::IdTaken, E::KeyEnded, E::OutcomeUnknown, E::WaitAbandoned, E::RunBusy, E::RunClosed, E::RunContinued,
+            E::RunExists, E::RunExternal, E::RunIsTask, E::RunNotExternal, E::RunNotFailed, E::RunNotPaused,
+            E::RunPaused, E::RunReset, E::SignalLost, E::TaskNotQuarantined, E::WebhookExists,
+        ]),
+        (NOT_ALLOWED, &[E::KeyInvalid, E::NotAllowed, E::Unauthenticated]),
+        (TIMED_OUT, &[E::WaitTimedOut]),
+    ]
+};
 
 /// An error that the CLI itself detected.
 #[derive(Debug)]
@@ -52,12 +57,13 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    pub fn new(code: &'static str, message: impl Into<String>, hint: Option<&str>) -> Mistake {
+    pub fn new(code: impl Into<&'static str>, message: impl Into<String>, hint: Option<&str>) -> Mistake {
+        let code = code.into();
         Mistake { code, message: message.into(), hint: hint.map(str::to_owned), exit: exit_code(code) }
     }
 
     /// Returns an error of the command line or of a setting.
-    pub fn usage(code: &'static str, message: impl Into<String>, hint: &str) -> Mistake {
+    pub fn usage(code: impl Into<&'static str>, message: impl Into<String>, hint: &str) -> Mistake {
         Mistake { exit: USAGE, ..Mistake::new(code, message, Some(hint)) }
     }
 }
@@ -160,16 +166,16 @@ fn summary(error: &anyhow::Error) -> Mistake {
     } else if let Some(error) = error.downcast_ref::<SecretFileError>() {
         (error.code(), error.hint())
     } else if error.downcast_ref::<std::io::Error>().is_some() {
-        return Mistake::new("io", message, None);
+        return Mistake::new(ErrorCode::Io, message, None);
     } else {
-        return Mistake::new("failed", message, None);
+        return Mistake::new(ErrorCode::Failed, message, None);
     };
     Mistake::new(code, message, hint)
 }
 
 /// Maps an error code to its exit code.
 pub fn exit_code(code: &str) -> u8 {
-    let listed = EXIT_CODES.iter().find(|(_, codes)| codes.contains(&code)).map(|(exit, _)| *exit);
+    let listed = EXIT_CODES.iter().find(|(_, codes)| codes.iter().any(|listed| code == *listed)).map(|(exit, _)| *exit);
     let is_missing = || problem::status_of(code).is_some_and(|status| status == 404);
     listed.unwrap_or_else(|| if is_missing() { NOT_FOUND } else { FAILURE })
 }

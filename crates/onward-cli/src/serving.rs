@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::ErrorCode;
 use onward_runtime::{Background, Runtime};
 use onward_server::auth::secret_file::SecretFileError;
 use onward_server::keys::KEYS_FILE;
@@ -149,7 +150,7 @@ impl TlsArgs {
             (cert, _) => {
                 let (there, missing) = if cert.is_some() { ("certificate", "key") } else { ("key", "certificate") };
                 let message = format!("TLS has a {there} but no {missing}");
-                Err(Mistake::usage("tls_files_unusable", message, "set both --tls-cert and --tls-key, or neither").into())
+                Err(Mistake::usage(ErrorCode::TlsFilesUnusable, message, "set both --tls-cert and --tls-key, or neither").into())
             }
         }
     }
@@ -176,7 +177,7 @@ impl Protection {
         if cors.allows_all() && !has_usable(keys.as_deref()) {
             let message = "`server.cors_origins` = `*` needs API keys: every web page could use this server";
             let hint = "list the origins, like https://app.example.com, or create a key with `onward key create`";
-            return Err(Mistake::usage("config_invalid", message, hint));
+            return Err(Mistake::usage(ErrorCode::ConfigInvalid, message, hint));
         }
         let attachments = config.text("server.attachments").map(PathBuf::from);
         Ok(Protection { keys, webhooks, attachments, ceilings: config.ceilings()?, cors, ..Protection::default() })
@@ -315,7 +316,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         let message = format!("cannot listen on {address}: {error}");
         let hint = "another server may use the port; choose another one with `--port` or `--listen`";
-        Mistake::new("listen_failed", message, Some(hint)).into()
+        Mistake::new(ErrorCode::ListenFailed, message, Some(hint)).into()
     })
 }
 

@@ -60,12 +60,12 @@ impl ErrorCode {
         ROWS.iter().position(|row| row.text == text).map(|at| ErrorCode::ALL[at])
     }
 
-    fn row(self) -> &'static ErrorRow {
+    const fn row(self) -> &'static ErrorRow {
         &ROWS[self as usize]
     }
 
     /// Returns the code as text, such as `run_not_found`.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         self.row().text
     }
 
@@ -86,6 +86,32 @@ impl ErrorCode {
     /// Returns advice on how to proceed.
     pub fn hint(self) -> Option<&'static str> {
         self.row().hint
+    }
+}
+
+/// Compares with the text of a code, which may have come over a network.
+impl PartialEq<ErrorCode> for &str {
+    fn eq(&self, code: &ErrorCode) -> bool {
+        *self == code.as_str()
+    }
+}
+
+/// Compares with the text of a code, which may have come over a network.
+impl PartialEq<ErrorCode> for String {
+    fn eq(&self, code: &ErrorCode) -> bool {
+        self == code.as_str()
+    }
+}
+
+impl From<ErrorCode> for &'static str {
+    fn from(code: ErrorCode) -> &'static str {
+        code.as_str()
+    }
+}
+
+impl From<ErrorCode> for String {
+    fn from(code: ErrorCode) -> String {
+        code.as_str().to_owned()
     }
 }
 

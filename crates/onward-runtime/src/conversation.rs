@@ -21,7 +21,7 @@ use onward_core::conversation::{
 use onward_core::event::{BranchRequested, RunStarted, SignalReceived};
 use onward_core::run::{IdempotencyRecord, Input};
 use onward_core::view::created_at;
-use onward_core::{Hash, Index, Name, Record, RunHead, RunKey};
+use onward_core::{ErrorCode, Hash, Index, Name, Record, RunHead, RunKey};
 use onward_store::{Appended, StoreError};
 
 use crate::api::client::{read_generation, read_records};
@@ -93,7 +93,7 @@ impl Runtime {
             let input = Input { once, generation: Some(head.generation), ..Input::new(request) };
             tries += 1;
             match self.append(key, input).await {
-                Err(RuntimeError::Store(error)) if error.code() == "run_continued" && tries < BRANCH_TRIES => {}
+                Err(RuntimeError::Store(error)) if error.code() == ErrorCode::RunContinued && tries < BRANCH_TRIES => {}
                 answer => return answer,
             }
         }

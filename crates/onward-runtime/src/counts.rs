@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use onward_core::ErrorCode;
 use onward_core::task::TaskReport;
 
 /// Failure code of a model call without content.
-const EMPTY_ANSWER: &str = "empty_model_response";
+const EMPTY_ANSWER: ErrorCode = ErrorCode::EmptyModelResponse;
 
 /// A counter that only grows.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use bytes::{Buf, BufMut, Bytes};
+use onward_core::ErrorCode;
 use onward_core::api::Call;
 use onward_core::codec::{DecodeError, Message};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -107,7 +108,7 @@ impl Decoder for Untyped {
 /// Returns the status of a call whose message cannot be decoded.
 pub fn undecodable(error: &DecodeError) -> Status {
     let problem = Problem {
-        code: "message_invalid".to_owned(),
+        code: ErrorCode::MessageInvalid.into(),
         message: format!("the message cannot be decoded: {error}"),
         hint: Some("generate the client from the server's own .proto file, which reflection serves".to_owned()),
         advice: Advice::TellCaller,

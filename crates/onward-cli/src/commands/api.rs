@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use clap::Args;
 use onward::HttpAnswer;
+use onward_core::ErrorCode;
 
 use crate::args::{Global, read_argument};
 use crate::connection::Endpoint;
@@ -54,7 +55,7 @@ async fn refused(answer: HttpAnswer, global: &Global) -> Result<()> {
     let problem: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let Some(code) = problem["code"].as_str() else {
         let message = format!("the server returned status {status} without a problem document; is it an Onward server?");
-        return Err(Mistake::new("server_unreachable", message, None).into());
+        return Err(Mistake::new(ErrorCode::ServerUnreachable, message, None).into());
     };
     if global.json {
         say(&json_line(&problem)?);

@@ -63,7 +63,7 @@ pub async fn execute(command: ApprovalCommand, global: &Global) -> Result<()> {
 }
 
 async fn list(args: ApprovalListArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let below = args.below.is_some();
     let run = args.below.or(args.run).as_deref().map(|id| connection.key(id)).transpose()?;
     if let Some(key) = &run {
@@ -91,7 +91,7 @@ async fn list(args: ApprovalListArgs, global: &Global) -> Result<()> {
 }
 
 async fn decide(args: DecideArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let call = connection.call(&args.id)?;
     let decision_id = args.decision_id.unwrap_or_else(new_id::unique);
     let decide = Decide { approved: args.approve, feedback: args.feedback, decided_by: args.by, decision_id };

@@ -57,9 +57,9 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<()> {
 /// Parses every value like the command that uses it, and fails with the same error.
 fn check(global: &Global) -> Result<Option<BuiltinAgents>> {
     let config = &global.config;
-    let namespace = global.namespace()?;
+    let namespace = global.named_namespace()?;
     if let Some(url) = config.text("url") {
-        onward::connect_http(&url, &namespace, None)?;
+        onward::connect_http(&url, namespace.as_ref(), None)?;
     }
     dev::set_port(config)?;
     server::set_address(config)?;

@@ -61,7 +61,7 @@ pub async fn execute(command: PromiseCommand, global: &Global) -> Result<()> {
 }
 
 async fn settle(promise: PromiseArgs, result: Result<Payload, Failure>, global: &Global) -> Result<()> {
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let call = connection.call(&promise.id)?;
     let resolution_id = promise.resolution_id.unwrap_or_else(new_id::unique);
     let what = if result.is_ok() { "promise resolved" } else { "promise rejected" };

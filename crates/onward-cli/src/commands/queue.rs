@@ -27,7 +27,7 @@ pub enum QueueCommand {
     },
     /// List kinds of tasks whose provider key is rate-limited
     Limits,
-    /// Release the tasks of a rate-limited kind now
+    /// Release the waiting tasks of a rate-limited kind now, except those that were refused themselves
     Reopen {
         /// Kind of the tasks, as shown by `onward queue limits`: `llm.NAME` for a model
         kind: String,
@@ -45,7 +45,7 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<()> {
         QueueCommand::List => list(global).await,
         QueueCommand::Quarantined => quarantined(global).await,
         QueueCommand::Retry { id } => {
-            let connection = Connection::to_write(global)?;
+            let connection = Connection::to_write(global).await?;
             connection.retry_task(TaskRequest { namespace: connection.namespace.clone(), task: id.clone() }).await?;
             confirm(global, &json!({"retried": id}), &format!("{id} is queued again"))
         }
@@ -59,7 +59,10 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<()> {
         }
         QueueCommand::Reopen { kind } => {
             let done = http(global, "POST", "/v1/rate-limits/reopen", Some(json!({"kind": kind}))).await?;
-            let outcome = if done["reopened"] == true { "is released" } else { "was not rate-limited" };
+            let outcome = match done["reopened"] == true {
+                true => "is released; a call that was refused itself still waits for its next attempt",
+                false => "was not rate-limited",
+            };
             confirm(global, &done, &format!("{} {outcome}", escape::text(&kind)))
         }
     }
@@ -90,7 +93,7 @@ pub fn queue_name(queue: &Option<Name>) -> &str {
 }
 
 async fn list(global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let queues = connection.list_queues(connection.namespace.clone()).await?.queues;
     let mut table = TextTable::new(&["QUEUE", "KIND", "QUEUED", "RUNNING", "QUARANTINED", "OLDEST", "WORKERS"]);
     let now = time::now();
@@ -102,7 +105,7 @@ async fn list(global: &Global) -> Result<()> {
 }
 
 async fn quarantined(global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let query = TaskQuery { namespace: connection.namespace.clone(), limit: 1_000, partly: true, run: None };
     let TasksReply { tasks, missing } = connection.list_quarantined(query).await?;
     say_missing(&missing);

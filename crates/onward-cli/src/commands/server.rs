@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::ErrorCode;
 use onward_server::trace::Level;
 
 use crate::args::Global;
@@ -46,7 +47,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<()> {
     // A missing secret must not silently fall back to a local directory.
     if args.store.is_none() && std::env::var_os(STORE).is_some_and(|value| value.is_empty()) {
         let hint = format!("set it to the URL of the database, or unset {STORE} to use a directory");
-        return Err(Mistake::usage("config_invalid", format!("{STORE} is set but empty"), &hint).into());
+        return Err(Mistake::usage(ErrorCode::ConfigInvalid, format!("{STORE} is set but empty"), &hint).into());
     }
     let named = || config.text("server.store").filter(|_| global.named_directory().is_none());
     let location = match args.store.clone().or_else(named) {
@@ -62,7 +63,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<()> {
         if !has_usable(keys.as_deref()) {
             let message = format!("{} is reachable from other machines, and there are no usable keys", listen);
             let hint = "create a key with `onward key create`, or listen on 127.0.0.1";
-            return Err(Mistake::usage("listen_refused", message, hint).into());
+            return Err(Mistake::usage(ErrorCode::ListenRefused, message, hint).into());
         }
         if tls.is_none() {
             trace.say(Level::Warn, "keys and data are sent unencrypted: set --tls-cert and --tls-key, or use a TLS proxy", &[]);
@@ -110,7 +111,7 @@ pub fn parse_store(url: &str) -> Result<StoreLocation, Mistake> {
                 None => "the store is not a URL".to_owned(),
             };
             let hint = "use `postgres://…`, `embedded:DIR` or `memory:`; write a comma in a password as %2C";
-            Err(Mistake::usage("store_unsupported", message, hint))
+            Err(Mistake::usage(ErrorCode::StoreUnsupported, message, hint))
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct SpendArgs {
 }
 
 pub async fn execute(args: SpendArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let query = SpendQuery {
         namespace: connection.namespace.clone(),
         from: args.since.map(|since| time::now().before(since)),

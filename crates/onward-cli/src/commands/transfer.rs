@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use onward_core::api::RunQuery;
 use onward_core::transfer::{self, ExportedRun, Importer};
-use onward_core::{Namespace, RunHead};
+use onward_core::{ErrorCode, Namespace, RunHead};
 use onward_runtime::{Options, Runtime, export_run, leaves_out};
 use onward_store_embedded::EmbeddedStore;
 
@@ -71,13 +71,13 @@ impl StoreArgs {
         let url = if named.is_empty() { setting() } else { named.clone() };
         if url.is_empty() {
             let hint = "set `--store=postgres://…` or ONWARD_SERVER__STORE";
-            return Err(Mistake::usage("usage", "no store is set", hint).into());
+            return Err(Mistake::usage(ErrorCode::Usage, "no store is set", hint).into());
         }
         match parse_store(&url)? {
             StoreLocation::Databases(urls) => Ok(Some(urls)),
             StoreLocation::Directory(_) | StoreLocation::Memory => {
                 let message = "`--store` takes only PostgreSQL URLs";
-                Err(Mistake::usage("store_unsupported", message, "name a directory with `--data DIR`").into())
+                Err(Mistake::usage(ErrorCode::StoreUnsupported, message, "name a directory with `--data DIR`").into())
             }
         }
     }
@@ -94,7 +94,7 @@ struct Export<'a> {
 pub async fn export(args: ExportArgs, global: &Global) -> Result<()> {
     let (connection, is_incomplete) = match args.store.open(global, false).await? {
         Some(runtime) => (Connection::of(runtime, global)?, false),
-        None => (Connection::to_read(global)?, is_incomplete(global)?),
+        None => (Connection::to_read(global).await?, is_incomplete(global)?),
     };
     export_from(&connection, args, global).await?;
     // Runs that a damaged write-ahead log lost are missing from the list.
@@ -158,7 +158,7 @@ impl Export<'_> {
                     print_count(self.count, "exported");
                 }
                 // Deleted since it was listed.
-                Err(error) if error.code() == "run_not_found" => {}
+                Err(error) if error.code() == ErrorCode::RunNotFound => {}
                 Err(error) if leaves_out(&error) => {
                     let left_out = transfer::LeftOut { key: head.key.clone(), code: error.code().to_owned() };
                     put(&left_out.to_line())?;
@@ -193,14 +193,13 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<()> {
     } else {
         Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?)
     };
-    let namespace = global.namespace()?;
-    let mut target = ImportTarget::new(global, args.store.open(global, true).await?)?;
+    let mut target = ImportTarget::new(global, args.store.open(global, true).await?).await?;
     let (mut importer, mut bytes, mut count) = (Importer::default(), 0, 0);
     for line in BufReader::new(source).lines() {
         let line = line?;
         bytes += line.len();
         let Some(run) = importer.take(&line).map_err(|error| mistake(&error))? else { continue };
-        check_namespace(&run, &namespace)?;
+        check_namespace(&run, target.namespace())?;
         target.add(run, std::mem::take(&mut bytes)).await?;
         count += 1;
         print_count(count, "read");
@@ -224,7 +223,7 @@ fn check_namespace(run: &ExportedRun, namespace: &Namespace) -> Result<(), Mista
     }
     let message = format!("run {} is in another namespace than `{namespace}`", run.key);
     let hint = format!("import with `--namespace {}`", run.key.namespace);
-    Err(Mistake::new("not_allowed", message, Some(&hint)))
+    Err(Mistake::new(ErrorCode::NotAllowed, message, Some(&hint)))
 }
 
 fn tell(all: &ImportResult, global: &Global) -> Result<()> {
@@ -236,7 +235,7 @@ fn tell(all: &ImportResult, global: &Global) -> Result<()> {
             say(&format!("{} was refused: {}", escape::text(refused.run.as_str()), escape::text(&refused.code)));
         }
     }
-    if all.refused.iter().any(|refused| refused.code == "body_too_large") {
+    if all.refused.iter().any(|refused| refused.code == ErrorCode::BodyTooLarge) {
         let hint = "stop the server and import with `onward --data DIR import FILE`, or into its databases with `--store`";
         say(&format!("hint: {hint}"));
     }
@@ -245,5 +244,5 @@ fn tell(all: &ImportResult, global: &Global) -> Result<()> {
 
 fn mistake(error: &transfer::TransferError) -> Mistake {
     let hint = "correct the file and import it again; imported runs stay unchanged";
-    Mistake::new("import_invalid", format!("the file cannot be imported: {error}"), Some(hint))
+    Mistake::new(ErrorCode::ImportInvalid, format!("the file cannot be imported: {error}"), Some(hint))
 }

@@ -18,7 +18,7 @@ pub enum WorkerCommand {
 
 pub async fn execute(command: WorkerCommand, global: &Global) -> Result<()> {
     let WorkerCommand::List = command;
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let reply = connection.list_workers(connection.namespace.clone()).await?;
     let mut table = TextTable::new(&["ID", "RUNS", "LAST SEEN", "QUEUES", "TASKS", "KINDS"]);
     let now = time::now();

@@ -5,6 +5,7 @@
 use super::file::{distance, nearest};
 use super::{KEYS, SettingKey};
 use crate::error::Mistake;
+use onward_core::ErrorCode;
 
 /// Variable with the path of the settings file.
 pub const CONFIG: &str = "ONWARD_CONFIG";
@@ -30,7 +31,7 @@ fn judge(name: &str) -> Result<(), Mistake> {
         (None, true) => "`onward config show` lists all settings".to_owned(),
         (None, false) => return Ok(()),
     };
-    Err(Mistake::usage("config_invalid", format!("unknown setting {name} in the environment"), &hint))
+    Err(Mistake::usage(ErrorCode::ConfigInvalid, format!("unknown setting {name} in the environment"), &hint))
 }
 
 /// Returns the variable that a name without its prefix resembles, if any.

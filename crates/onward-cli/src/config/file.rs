@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use onward_core::ErrorCode;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -28,7 +29,7 @@ impl File {
         let wrong = |(at, why, hint): Wrong| {
             let line = line_of(&text, at);
             let hint = hint.unwrap_or_else(|| "`onward config show` lists all settings".to_owned());
-            Mistake::usage("config_invalid", format!("{}:{line}: {why}", path.display()), &hint)
+            Mistake::usage(ErrorCode::ConfigInvalid, format!("{}:{line}: {why}", path.display()), &hint)
         };
         let values = parse(&text).map_err(wrong)?;
         let tables = tables::read(&text).map_err(wrong)?;
@@ -80,7 +81,17 @@ fn take(
     let text = match value.get_ref() {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-        _ => return Err((value.span().start, format!("`{name}` must be a string or an integer"), None)),
+        DeValue::Array(items) if key.is_list => {
+            let text =
+                |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().filter(|text| !text.contains(',')).map(str::to_owned);
+            let texts: Option<Vec<String>> = items.iter().map(text).collect();
+            let wrong = || (value.span().start, format!("`{name}` must be a list of strings without commas"), None);
+            texts.ok_or_else(wrong)?.join(",")
+        }
+        _ => {
+            let what = if key.is_list { "a list of strings, or one string with commas" } else { "a string or an integer" };
+            return Err((value.span().start, format!("`{name}` must be {what}"), None));
+        }
     };
     values.insert(name, (text, at));
     Ok(())

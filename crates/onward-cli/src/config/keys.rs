@@ -12,10 +12,12 @@ pub struct SettingKey {
     pub is_path: bool,
     /// Masked in output, and never read from a file.
     pub is_secret: bool,
+    /// Comma-separated texts; a file may have a list of them.
+    pub is_list: bool,
 }
 
 const fn key(name: &'static str, what: &'static str) -> SettingKey {
-    SettingKey { name, what, default: None, is_path: false, is_secret: false }
+    SettingKey { name, what, default: None, is_path: false, is_secret: false, is_list: false }
 }
 
 impl SettingKey {
@@ -29,6 +31,10 @@ impl SettingKey {
 
     const fn secret(self) -> SettingKey {
         SettingKey { is_secret: true, ..self }
+    }
+
+    const fn list(self) -> SettingKey {
+        SettingKey { is_list: true, ..self }
     }
 
     pub fn of(name: &str) -> Option<&'static SettingKey> {
@@ -60,10 +66,11 @@ pub static KEYS: &[SettingKey] = &[
     key("server.lease", "time without contact after which a worker loses its runs and tasks")
         .default(|| format!("{}s", onward_runtime::Options::default().lease.as_secs())),
     key("server.namespaces", "comma-separated namespaces in which the models and agents of the file run")
+        .list()
         .default(|| "default".to_owned()),
     key("server.attachments", "directory of attachments that messages reference by hash").path(),
     key("server.keys", "key file of a server").path(),
-    key("server.cors_origins", "comma-separated origins whose web pages may call a server; `*` is every origin"),
+    key("server.cors_origins", "comma-separated origins whose web pages may call a server; `*` is every origin").list(),
     key("tls_cert", "certificate of `onward server` with its chain, PEM").path(),
     key("tls_key", "private key of the certificate, PEM").path(),
     key("log.format", "log format: `pretty` or `json`"),

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use onward_core::ErrorCode;
 use onward_server::{Ceilings, Limits};
 
 use crate::error::Mistake;
@@ -119,7 +120,11 @@ impl Config {
         let Some(value) = self.get(name) else { return Ok(None) };
         parse(&value.text).map(Some).map_err(|why| {
             let message = format!("invalid setting `{name}` = `{}` from {}: {why}", value.text, value.origin);
-            Mistake::usage("config_invalid", message, "see `onward config show --origin` for all settings and their origins")
+            Mistake::usage(
+                ErrorCode::ConfigInvalid,
+                message,
+                "see `onward config show --origin` for all settings and their origins",
+            )
         })
     }
 
@@ -132,7 +137,11 @@ impl Config {
     pub fn ceilings(&self) -> Result<Ceilings, Mistake> {
         self.tables().map_or(Ok(Ceilings::default()), Tables::ceilings).map_err(|error| {
             let message = format!("invalid namespace in a table of `namespaces`: {error}");
-            Mistake::usage("config_invalid", message, "use `[namespaces.shop]`, or `[namespaces.\"*\"]` for all namespaces")
+            Mistake::usage(
+                ErrorCode::ConfigInvalid,
+                message,
+                "use `[namespaces.shop]`, or `[namespaces.\"*\"]` for all namespaces",
+            )
         })
     }
 

@@ -518,7 +518,8 @@ fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
     assert!(queue(&["limits"]).out.contains("llm.small"), "{}", queue(&["limits"]).out);
     assert_eq!(model.scripted.request_count(), 1);
     queue(&["reopen", "llm.other"]).says(0, "! llm.other was not rate-limited");
-    queue(&["reopen", "llm.small"]).says(0, "! llm.small is released");
+    queue(&["reopen", "llm.small"])
+        .says(0, "! llm.small is released; a call that was refused itself still waits for its next attempt");
     waits.until("  You said: hello\n", "");
     queue(&["limits"]).says(0, "! no kind is rate-limited");
     for chat in [&mut refused, &mut waits] {
@@ -665,6 +666,20 @@ fn an_exhausted_budget_is_told_with_the_command_that_raises_it() {
     assert_eq!(run_over(&served.url, command.split(' ')).code, 0);
     chat.until("  You said: two\n", "· resumed\n");
     assert_eq!(chat.end().2, Some(0));
+}
+
+#[test]
+fn a_chat_that_ends_at_a_pause_says_that_the_run_is_paused() {
+    let more = "[agents.poor]\nmodel = \"small\"\nconverse = true\nbudget = { tokens = 1 }\n";
+    let (_folder, _model, served) = served(more);
+    let mut chat = chat(&served.url, &["--agent", "poor", "--run", "p"]);
+    chat.say("one");
+    chat.until("  You said: one\n", "");
+    chat.say("two");
+    chat.until("", "· paused: ");
+    let (_, err, code) = chat.end();
+    assert!(err.contains("the run is paused; return to the chat with: ") && !err.contains("the run continues"), "{err}");
+    assert_eq!(code, Some(0), "{err}");
 }
 
 #[test]

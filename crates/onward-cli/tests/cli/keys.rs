@@ -155,3 +155,21 @@ fn dev_is_open_until_there_is_a_key() {
     until(&served, "", 401);
     assert_eq!(list(&served, &key), 200);
 }
+
+/// A command without `--namespace` works in the namespace of a key for one, over HTTP and gRPC.
+#[test]
+fn commands_use_the_namespace_of_their_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let (key, _) = create(directory.path(), &["--scope", "all", "--namespace", "shop"]);
+    let served = serve(onward().args(["server", "--listen", "127.0.0.1:0", "--data"]).arg(directory.path()));
+    let over = |args: &[&str]| ran(onward().args(args).args(["--server", &served.url]).env("ONWARD_KEY", &key));
+    let started = over(&["run", "start", "hello", "--id", "a"]);
+    assert_eq!(started.code, 0, "{}", started.err);
+    for args in ["run show a", "run list --kind hello", "worker list", "queue limits", "run bulk pause --all --dry-run"] {
+        let done = over(&args.split(' ').collect::<Vec<_>>());
+        assert_eq!(done.code, 0, "{args}: {}", done.err);
+    }
+    assert_eq!(over(&["api", "GET", "/v1/runs/a"]).json()["namespace"], "shop");
+    assert_eq!(over(&["run", "list", "--json"]).json()["runs"][0]["id"], "a");
+    assert_eq!(over(&["run", "list", "--namespace", "default"]).code, 7);
+}

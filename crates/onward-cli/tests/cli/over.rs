@@ -68,6 +68,7 @@ fn every_verb_says_the_same_over_a_server_as_over_a_directory() {
         "run append order-1 user [1]",
         "run children order-1",
         "run children order-1 --json",
+        "run children order-1 --status failed,completed",
         "run children nope",
         "run entries order-1",
         "run entries order-1 --json",
@@ -212,7 +213,8 @@ fn keys_come_from_the_environment_or_a_file_and_the_wrong_one_is_7() {
     ran(list.env_remove("ONWARD_KEY_FILE").arg("--key-file").arg(&file)).says(0, "! no runs");
     // The key is limited to its namespace and its scope.
     let with = |args: &[&str]| ran(onward().args(args).args(["--server", &served.url]).env("ONWARD_KEY", &key));
-    assert_eq!(with(&["run", "list"]).code, 7);
+    assert_eq!(with(&["run", "list"]).code, 0, "the namespace of the key is the default");
+    assert_eq!(with(&["run", "list", "--namespace", "default"]).code, 7);
     assert_eq!(with(&["run", "start", "x", "--namespace", "shop"]).code, 7);
     let mistyped = ran(onward().args(["run", "list", "--server", &served.url]).env("ONWARD_KEY", "onw_x"));
     assert_eq!(mistyped.code, 7, "{}", mistyped.err);

@@ -22,6 +22,7 @@ pub mod text_number;
 pub mod transfer;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::log::codec::{DecodeError, Field, Raw, Reader, put_nested};
 use crate::log::event::{RunStarted, TaskAttemptEnded};
@@ -162,11 +163,25 @@ impl Field for Record {
                 vec![FieldLine::new(1, "commit", commit), FieldLine::new(2, "events", event.repeated())]
             },
         );
-        schema.message("Record", &["doc = \"One append, with the index of its first event.\""], |_| {
+        let record = schema.message("Record", &["doc = \"One append, with the index of its first event.\""], |_| {
             let docs = &["doc = \"Milliseconds since 1970, by the store's clock.\""];
             let at = FieldLine { docs, ..FieldLine::new(2, "at", Proto::scalar("uint64")) };
             vec![FieldLine::new(1, "index", Proto::scalar("uint64")), at, FieldLine::new(3, "body", body)]
-        })
+        });
+        // JSON has the fields of the body beside the others.
+        let json = json!({
+            "type": "object",
+            "description": "One append, with the index of its first event. `commit` is absent for an input.",
+            "properties": {
+                "index": {"type": "integer", "minimum": 0},
+                "at": {"type": "string", "format": "date-time"},
+                "commit": {"$ref": "#/components/schemas/CommitHeader"},
+                "events": {"type": "array", "items": {"$ref": "#/components/schemas/Event"}},
+            },
+            "required": ["index", "at", "events"],
+        });
+        schema.set_json("Record", json);
+        record
     }
 }
 

@@ -79,14 +79,21 @@ impl FieldLine {
 pub struct Schema {
     blocks: BTreeMap<String, String>,
     json: BTreeMap<String, Value>,
+    /// The JSON schemas describe what this program reads, not what it writes.
+    is_input: bool,
 }
 
 impl Schema {
+    /// Returns an empty collection whose JSON schemas describe what this program reads: a field with a default is not required.
+    pub fn of_input() -> Schema {
+        Schema { is_input: true, ..Schema::default() }
+    }
+
     pub fn message(&mut self, name: &str, docs: &[&str], fields: impl FnOnce(&mut Schema) -> Vec<FieldLine>) -> Proto {
         self.block(name, docs, "message", |schema, text| {
             let fields = fields(schema);
             fields.iter().for_each(|field| line(text, "  ", field));
-            schema.json.insert(name.to_owned(), json_object(docs, &fields));
+            schema.json.insert(name.to_owned(), json_object(docs, &fields, schema.is_input));
         })
     }
 
@@ -226,14 +233,24 @@ fn nullable(json: &Value) -> Value {
     json
 }
 
-/// Returns the schema of an object as serde writes it: a field that it may skip is not required.
-fn json_object(docs: &[&str], fields: &[FieldLine]) -> Value {
+fn is_nullable(json: &Value) -> bool {
+    let is_null = |value: &Value| *value == json!("null") || value["type"] == "null";
+    ["type", "oneOf"].iter().any(|key| json[key].as_array().is_some_and(|members| members.iter().any(is_null)))
+}
+
+/// Returns the schema of an object as serde writes it, where a field that it may skip is not required, or as serde reads it, where
+/// a field with a default is not.
+fn json_object(docs: &[&str], fields: &[FieldLine], is_input: bool) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
+    let has_defaults = is_input && has_serde(docs, "default");
     for FieldLine { name, docs, proto, .. } in fields {
-        let has = |word: &str| docs.iter().any(|attribute| attribute.starts_with("serde") && attribute.contains(word));
-        let may_be_skipped = has("skip_serializing_if");
-        if has("skip_serializing") && !may_be_skipped {
+        let has = |word: &str| has_serde(docs, word);
+        // Serde reads an absent field as `None`, unless the field has its own function.
+        let is_none = is_nullable(&proto.json) && !has("with");
+        let has_default = has_defaults || is_input && (has("default") || is_none);
+        let may_be_skipped = has("skip_serializing_if") || has_default;
+        if has("skip_serializing") && !has("skip_serializing_if") {
             continue;
         }
         let json = match (has("text_number"), proto.label) {
@@ -247,6 +264,11 @@ fn json_object(docs: &[&str], fields: &[FieldLine]) -> Value {
         }
     }
     described(json!({"type": "object", "properties": properties, "required": required}), docs)
+}
+
+/// Returns whether one of the attributes is an attribute of serde with this word.
+fn has_serde(attributes: &[&str], word: &str) -> bool {
+    attributes.iter().any(|attribute| attribute.starts_with("serde") && attribute.contains(word))
 }
 
 /// Returns the schema of a number as text (see [`crate::log::text_number`]).

@@ -282,6 +282,21 @@ impl BudgetHead {
         }
     }
 
+    /// Returns the exhausted limits, doubled: at least twice what the run has used, because the last attempt may exceed a limit.
+    fn doubled(&self, own: Option<&SpendTotals>, at: Timestamp) -> Budget {
+        let (limit, left, used) = (self.limit, self.left(own, at), self.used(own));
+        let passed = self.since.map_or(0, |since| at.since(since).as_secs());
+        let double = |limit: Option<u64>, left: Option<u64>, used: u64| {
+            limit.filter(|_| left == Some(0)).map(|limit| limit.max(used).saturating_mul(2).max(1))
+        };
+        Budget {
+            tokens: double(limit.tokens, left.tokens, used.tokens),
+            cost: double(limit.cost.map(|cost| cost.0), left.cost.map(|cost| cost.0), used.cost.0).map(PicoDollars),
+            turns: double(limit.turns, left.turns, self.turns),
+            seconds: double(limit.seconds, left.seconds, passed),
+        }
+    }
+
     /// Returns the name of the reached limit, if any (BG1).
     pub fn exhausted(&self, own: Option<&SpendTotals>, at: Timestamp) -> Option<&'static str> {
         let is_unpriced = self.limit.cost.is_some() && self.is_unpriced(own);
@@ -395,6 +410,12 @@ pub(crate) fn begin(started: &RunStarted, at: Timestamp) -> Purse {
     let (spend, attempts_before) = (started.spend.clone(), attempts(started.spend.as_deref()));
     let begun = |budget: Box<BudgetHead>| BudgetHead { since: budget.since.or(Some(at)), attempts_before, ..*budget };
     Purse { spend, budget: started.budget.clone().map(|budget| Box::new(begun(budget))) }
+}
+
+/// Returns the options with which `onward run resume` doubles the exhausted limits of a run; each begins with a space.
+pub fn resume_options(head: &RunHead, at: Timestamp) -> String {
+    let doubled = head.budget.as_ref().map(|budget| budget.doubled(head.spend.as_deref(), at)).unwrap_or_default();
+    doubled.to_string().split_whitespace().map(|limit| format!(" --budget {limit}")).collect()
 }
 
 /// Returns the budget after the events of a commit.

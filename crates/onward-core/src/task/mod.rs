@@ -163,7 +163,7 @@ numbered! {
 pub const PANICKED: &str = "panicked";
 
 /// The failure code of an `at_most_once` task whose attempt may have had its effect (K6).
-pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
+pub const OUTCOME_UNKNOWN: &str = crate::ErrorCode::OutcomeUnknown.as_str();
 
 /// The kind prefix of model calls; the model's name follows.
 pub const MODEL_CALL: &str = "llm.";

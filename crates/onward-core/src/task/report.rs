@@ -1,6 +1,7 @@
 //! Reports of a worker about its current attempt, and their encoding.
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::TaskId;
 use crate::log::codec::{DecodeError, Field, Raw, Reader, put_nested, put_number};
@@ -151,15 +152,32 @@ impl Field for TaskReport {
         let docs = &["doc = \"The cost of the attempt; goes with any of the above.\""];
         let spend = FieldLine { docs, ..FieldLine::new(5, "spend", AttemptSpend::proto(schema)) };
         let docs = &["doc = \"A report of a worker about its current attempt.\""];
-        schema.one_of("TaskReport", docs, "is", vec![spend], |schema| {
+        let report = schema.one_of("TaskReport", docs, "is", vec![spend], |schema| {
             vec![
                 FieldLine::new(1, "completed", Payload::proto(schema)),
                 FieldLine::new(2, "failed", Failure::proto(schema)),
                 FieldLine::new(3, "interrupted", Proto::scalar("bool")),
-                FieldLine::new(4, "heartbeat", heartbeat),
+                FieldLine::new(4, "heartbeat", heartbeat.clone()),
                 FieldLine::new(6, "not_started", Proto::scalar("bool")),
                 FieldLine::new(7, "worker_lost", Proto::scalar("bool")),
             ]
-        })
+        });
+        // In JSON, a report without fields is a text, and one with a cost is inside of another.
+        let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+        let fields = json!({"report": reference("TaskReport"), "spend": reference("AttemptSpend")});
+        schema.set_json("SpentReport", json!({"type": "object", "properties": fields, "required": ["report", "spend"]}));
+        let objects = [
+            FieldLine::new(1, "completed", Payload::proto(schema)),
+            FieldLine::new(2, "failed", Failure::proto(schema)),
+            FieldLine::new(4, "heartbeat", heartbeat),
+            FieldLine::new(5, "spent", Proto::scalar("SpentReport")),
+        ];
+        schema.set_json_choice("TaskReport", docs, &objects);
+        let mut json = schema.json()["TaskReport"].clone();
+        if let Some(members) = json["oneOf"].as_array_mut() {
+            members.push(json!({"type": "string", "enum": ["interrupted", "not_started", "worker_lost"]}));
+        }
+        schema.set_json("TaskReport", json);
+        report
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use onward_core::event::{ApprovalDecided, PauseReason, PromiseResolved};
 use onward_core::run::{Input, Wait, WaitKind};
 use onward_core::view::{AwaitedKind, RunView};
-use onward_core::{Event, Failure, Index, Payload, RunKey, Status};
+use onward_core::{ErrorCode, Event, Failure, Index, Payload, RunKey, Status};
 use onward_store::{Appended, StoreError, WaitQuery};
 
 use crate::api::client::PAGE;
@@ -49,7 +49,7 @@ impl Runtime {
         let pause = self.read_run(key).await?.pause;
         if pause.is_some_and(|pause| pause.reason == PauseReason::ApprovalNeeded) {
             match self.resume_run(key, None).await {
-                Err(error) if error.code() == "run_not_paused" => {}
+                Err(error) if error.code() == ErrorCode::RunNotPaused => {}
                 resumed => drop(resumed?),
             }
         }

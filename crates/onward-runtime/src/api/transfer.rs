@@ -11,7 +11,7 @@ use onward_core::reopen::await_child;
 use onward_core::run::{RunHead, answer_to};
 use onward_core::transfer::{ExportedRun, child_calls, receive};
 use onward_core::view::created_at;
-use onward_core::{Index, Log, Record, RunId, RunKey};
+use onward_core::{ErrorCode, Index, Log, Record, RunId, RunKey};
 use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
 
 use crate::api::client::{read_generation, read_records};
@@ -56,7 +56,7 @@ pub async fn export_run(client: &dyn Client, key: &RunKey) -> Result<ExportedRun
 
 /// Returns true if an export skips the run because it cannot be read.
 pub fn leaves_out(error: &RuntimeError) -> bool {
-    matches!(error.code(), "log_corrupt" | "store_corrupt")
+    matches!(ErrorCode::find(error.code()), Some(ErrorCode::LogCorrupt | ErrorCode::StoreCorrupt))
 }
 
 impl Runtime {

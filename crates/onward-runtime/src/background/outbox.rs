@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use onward_core::budget::BudgetUse;
 use onward_core::event::ParentLink;
 use onward_core::run::{Input, NewRun, OutboxMessage, answer_to};
-use onward_core::{Event, Failure, Name, RunKey};
+use onward_core::{ErrorCode, Event, Failure, Name, RunKey};
 use onward_store::{Consequence, OutboxId, StoreError};
 use tokio::task::JoinSet;
 
@@ -152,7 +152,7 @@ impl Runtime {
         let (code, message) = match self.begin_run(run).await {
             // An unrelated run with the same kind and input is not this parent's child.
             Ok(started) if !started.created && !is_of(started.head.parent.as_ref(), parent.as_ref()) => {
-                ("run_exists", not_this_child(&key, started.head.parent.as_ref(), parent.as_ref()))
+                (ErrorCode::RunExists.as_str(), not_this_child(&key, started.head.parent.as_ref(), parent.as_ref()))
             }
             Ok(_) => return Ok(true),
             Err(error) if may_pass(&error) => return Err(error),

@@ -178,18 +178,24 @@ impl Runtime {
     }
 
     pub(crate) async fn known_elsewhere(&self, namespace: &Namespace) -> Result<Vec<KnownWorker>, RuntimeError> {
+        let workers = self.known_elsewhere_of_all().await?.into_iter();
+        Ok(workers.filter(|(of, _)| of == namespace).map(|(_, worker)| worker).collect())
+    }
+
+    /// Lists the workers of all namespaces at the other servers.
+    pub(crate) async fn known_elsewhere_of_all(&self) -> Result<Vec<(Namespace, KnownWorker)>, RuntimeError> {
         if !self.store().is_shared() {
             return Ok(Vec::new());
         }
-        let here: Vec<WorkerId> = self.list_workers(namespace).into_iter().map(|worker| worker.id).collect();
+        let here: Vec<WorkerId> = self.workers_of_all().into_iter().map(|(_, worker)| worker.info.id).collect();
         let mut found = Vec::new();
         for server in self.store().list_servers().await? {
             // A list of an incompatible version is skipped.
             let Ok(workers) = ClusterWorkers::decode_fields(&server.workers) else { continue };
-            for mut group in workers.groups.into_iter().filter(|group| group.namespace == *namespace) {
+            for mut group in workers.groups {
                 let members = std::mem::take(&mut group.members);
                 let elsewhere = members.into_iter().filter(|member| !here.contains(&member.id));
-                found.extend(elsewhere.map(|member| group.worker(member)));
+                found.extend(elsewhere.map(|member| (group.namespace.clone(), group.worker(member))));
             }
         }
         Ok(found)

@@ -19,15 +19,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::task::TaskReport;
-use onward_core::{Name, Namespace, Timestamp, message};
+use onward_core::{ErrorCode, Name, Namespace, Timestamp, message};
 use onward_store::sync::lock;
 use tokio::time::Instant;
 
-use crate::Runtime;
+use crate::worker::list::KnownWorker;
 use crate::worker::profile::WorkerProfile;
+use crate::{Runtime, RuntimeError};
 
 /// Failure code of a refused attempt; workers that declare no key report the wait as the delay of their next attempt.
-const RATE_LIMITED: &str = "model_rate_limited";
+const RATE_LIMITED: ErrorCode = ErrorCode::ModelRateLimited;
 
 /// Maximum wait, whatever the provider asked for.
 const CLOSED_MAX: Duration = Duration::from_secs(15 * 60);
@@ -195,8 +196,9 @@ impl Runtime {
     /// end.
     pub async fn list_rate_limits(&self, namespace: &Namespace) -> Vec<RateLimit> {
         let (now, mut found) = (self.clock().now(), BTreeMap::new());
-        for (kind, limit) in self.kinds_with_limits(namespace).await {
-            if let Some(remaining) = self.hub().closed.closed_for(namespace, &kind, limit.as_ref()) {
+        for (of, kind, limit) in self.kinds_with_limits(self.known_elsewhere_of_all().await.unwrap_or_default()) {
+            let remaining = self.hub().closed.closed_for(namespace, &kind, limit.as_ref()).filter(|_| of == *namespace);
+            if let Some(remaining) = remaining {
                 let until = found.entry(kind).or_insert(now);
                 *until = (*until).max(now.after(remaining));
             }
@@ -204,12 +206,14 @@ impl Runtime {
         found.into_iter().map(|(kind, until)| RateLimit { kind, until }).collect()
     }
 
-    /// Releases the tasks of a kind, and those of other kinds that share its key, here and at the other runtimes. Returns whether
-    /// the kind was rate-limited here. If the provider still refuses, the next attempt limits the key again.
+    /// Releases the tasks of a kind, and those of other kinds that share its key in any namespace, here and at the other runtimes.
+    /// Returns whether the kind was rate-limited here. If the provider still refuses, the next attempt limits the key again.
+    ///
+    /// A task whose own attempt was refused keeps the time of its next attempt.
     pub async fn reopen_rate_limit(&self, namespace: &Namespace, kind: &Name) -> bool {
-        let workers = self.kinds_with_limits(namespace).await;
+        let workers = self.kinds_with_limits(self.known_elsewhere_of_all().await.unwrap_or_default());
         let mut limits: BTreeSet<Option<Name>> =
-            workers.into_iter().filter(|(of, _)| of == kind).map(|(_, limit)| limit).collect();
+            workers.into_iter().filter(|(of, its, _)| (of, its) == (namespace, kind)).map(|(.., limit)| limit).collect();
         limits.insert(None);
         let mut was_limited = false;
         for limit in limits {
@@ -219,25 +223,29 @@ impl Runtime {
         was_limited
     }
 
-    /// Returns the kinds of a namespace that [`reopen_rate_limit`](Self::reopen_rate_limit) releases: the kind itself, and those
-    /// for which a worker uses the same key.
-    pub async fn kinds_sharing_limit(&self, namespace: &Namespace, kind: &Name) -> BTreeSet<Name> {
-        let workers = self.kinds_with_limits(namespace).await;
-        let limits: BTreeSet<&Name> =
-            workers.iter().filter(|(of, _)| of == kind).filter_map(|(_, limit)| limit.as_ref()).collect();
+    /// Returns the kinds that [`reopen_rate_limit`](Self::reopen_rate_limit) releases: the kind itself, and those for which a
+    /// worker of any namespace uses the same key. Fails if the workers of the other servers cannot be read.
+    pub async fn kinds_sharing_limit(
+        &self,
+        namespace: &Namespace,
+        kind: &Name,
+    ) -> Result<BTreeSet<(Namespace, Name)>, RuntimeError> {
+        let workers = self.kinds_with_limits(self.known_elsewhere_of_all().await?);
+        let own = workers.iter().filter(|(of, its, _)| (of, its) == (namespace, kind));
+        let limits: BTreeSet<&Name> = own.filter_map(|(.., limit)| limit.as_ref()).collect();
         let shares = |limit: &Option<Name>| limit.as_ref().is_some_and(|limit| limits.contains(limit));
-        workers.iter().filter(|(_, limit)| shares(limit)).map(|(of, _)| of.clone()).chain([kind.clone()]).collect()
+        let shared = workers.iter().filter(|(.., limit)| shares(limit)).map(|(of, kind, _)| (of.clone(), kind.clone()));
+        Ok(shared.chain([(namespace.clone(), kind.clone())]).collect())
     }
 
-    /// Returns the task kinds of all workers of a namespace, with the key that each worker uses for them.
-    async fn kinds_with_limits(&self, namespace: &Namespace) -> BTreeSet<(Name, Option<Name>)> {
-        // If the other servers cannot be read, only the workers of this one count.
-        let elsewhere = self.known_elsewhere(namespace).await.unwrap_or_default();
-        let workers = self.known_workers(namespace).into_iter().chain(elsewhere);
+    /// Returns the task kinds of the workers here and elsewhere, with the namespace of each worker and the key that it uses.
+    fn kinds_with_limits(&self, elsewhere: Vec<(Namespace, KnownWorker)>) -> BTreeSet<(Namespace, Name, Option<Name>)> {
+        let workers = self.workers_of_all().into_iter().chain(elsewhere);
         workers
-            .flat_map(|worker| {
+            .flat_map(|(namespace, worker)| {
                 let limits = worker.task_limits;
-                worker.info.task_kinds.into_iter().map(move |kind| (kind.clone(), limits.get(&kind).cloned()))
+                let kinds = worker.info.task_kinds.into_iter();
+                kinds.map(move |kind| (namespace.clone(), kind.clone(), limits.get(&kind).cloned()))
             })
             .collect()
     }

@@ -15,7 +15,7 @@ mod turn;
 use axum::response::Response;
 use onward_core::api::{Call, DecideRequest, Signal, SignalRequest, StartRequest};
 use onward_core::conversation::MESSAGE;
-use onward_core::{Index, Name, RunKey};
+use onward_core::{ErrorCode, Index, Name, RunKey};
 use onward_runtime::{CallRef, Decide, Runtime, RuntimeError};
 use onward_store::StoreError;
 
@@ -96,7 +96,7 @@ impl AgUiRequest {
             budget: None,
         };
         match verbs::execute(&self.server, &self.by, Call::StartRun(start)).await {
-            Err(problem) if problem.code == "run_exists" => Ok(false),
+            Err(problem) if problem.code == ErrorCode::RunExists => Ok(false),
             started => started.map(|_| true),
         }
     }

@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
+use onward_core::budget::resume_options;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::run::Wait;
 use onward_core::stream::{StreamEntry, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
-use onward_core::{Failure, Hash, Index, Name, Payload, RunId, RunKey, Status};
+use onward_core::{ErrorCode, Failure, Hash, Index, Name, Payload, RunId, RunKey, Status};
 use onward_runtime::{BlockReason, Blocker, EntryQuery, RunWatch, Runtime, RuntimeError, WorkerInfo};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 use serde::{Serialize, Serializer};
@@ -420,10 +421,16 @@ impl AgUiTurn {
 
     async fn end_paused(&mut self, pause: &RunPaused) -> Result<(), StreamError> {
         let reason = json!(pause.reason);
-        let limit = if pause.reason == PauseReason::BudgetExhausted { " --budget LIMIT" } else { "" };
-        let resume = format!("resume it with `onward run resume {}{limit}`", self.key.id);
+        let options = match pause.reason {
+            PauseReason::BudgetExhausted => {
+                let head = self.runtime().read_head(&self.key).await?;
+                resume_options(&head, self.runtime().clock().now())
+            }
+            _ => String::new(),
+        };
+        let resume = format!("resume it with `onward run resume {}{options}`", self.key.id);
         let reason = reason.as_str().unwrap_or_default();
-        self.fail("run_paused", &format!("the run is paused ({reason}): {}; {resume}", pause.message));
+        self.fail(ErrorCode::RunPaused.as_str(), &format!("the run is paused ({reason}): {}; {resume}", pause.message));
         Ok(self.flush().await?)
     }
 

@@ -31,12 +31,12 @@ pub(super) fn of_problem(problem: &Problem) -> onward_wire::Problem {
 }
 
 /// Codes of conflicts with something that exists under the same name.
-const EXISTS: [&str; 4] = ["run_exists", "id_taken", "entry_key_taken", "webhook_exists"];
+const EXISTS: [ErrorCode; 4] = [ErrorCode::RunExists, ErrorCode::IdTaken, ErrorCode::EntryKeyTaken, ErrorCode::WebhookExists];
 
 fn status(problem: onward_wire::Problem) -> Status {
     let http = crate::http::problem::status_of(&problem.code).map_or(500, |status| status.as_u16());
     let code = match http {
-        _ if EXISTS.contains(&problem.code.as_str()) => Code::AlreadyExists,
+        _ if EXISTS.iter().any(|code| problem.code == *code) => Code::AlreadyExists,
         400 | 405 | 413 | 415 | 422 => Code::InvalidArgument,
         401 => Code::Unauthenticated,
         403 => Code::PermissionDenied,

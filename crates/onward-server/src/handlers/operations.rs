@@ -35,6 +35,14 @@ pub(crate) async fn index(request: Request) -> Result<Response, Problem> {
     ))
 }
 
+/// Handles `GET /v1/namespace`. An invalid key has the same response as none. Without readable keys the namespace is not known.
+pub(crate) async fn namespace(request: Request) -> Result<Response, Problem> {
+    if let Some(why) = request.server.options().auth.trouble() {
+        return Err(RequestError::NotReady { why }.into());
+    }
+    Ok(json(StatusCode::OK, &serde_json::json!({"namespace": request.by.namespace})))
+}
+
 /// Handles `GET /healthz`.
 pub(crate) async fn healthz(_: Request) -> Result<Response, Problem> {
     Ok(text(StatusCode::OK, "ok\n"))

@@ -209,9 +209,13 @@ pub(crate) async fn rate_limits(request: Request) -> Result<Response, Problem> {
 pub(crate) async fn reopen_rate_limit(mut request: Request) -> Result<Response, Problem> {
     let body: ReopenBody = request.json().await?;
     let kind = Name::new(body.kind)?;
-    // BK1: a key for some kinds does not release those of others.
-    for released in request.server.runtime().kinds_sharing_limit(&request.by.namespace, &kind).await {
-        request.by.caller.bounds.check_kind(&released)?;
+    let by = &request.by;
+    // A key for some kinds does not release those of others (BK1), and a key for one namespace none of another (S6).
+    for (namespace, released) in request.server.runtime().kinds_sharing_limit(&by.namespace, &kind).await? {
+        if namespace != by.namespace {
+            by.check_all_namespaces(&request.server).await?;
+        }
+        by.caller.bounds.check_kind(&released)?;
     }
     let reopened = request.server.runtime().reopen_rate_limit(&request.by.namespace, &kind).await;
     Ok(json(StatusCode::OK, &ReopenResult { kind, reopened }))

@@ -1,4 +1,5 @@
-//! OpenAPI 3.1 document, generated from the table of routes, the table of error codes, the types of the log and replies of verbs.
+//! OpenAPI 3.1 document, generated from the table of routes, the table of error codes, the types of the log, the frames of workers
+//! and replies of verbs.
 //!
 //! `schemas.json` has the schemas of the other bodies; tests compare them with real responses.
 
@@ -9,6 +10,7 @@ use onward_core::ledger::SpendRow;
 use onward_core::log::codec::Field;
 use onward_core::log::schema::Schema;
 use onward_core::{ErrorCode, Event};
+use onward_wire::worker::{ServerFrames, WorkerFrames};
 use serde_json::{Map, Value, json};
 
 use crate::http::routes::{Parameter, ROUTES, ResponseShape, Route};
@@ -28,7 +30,11 @@ const TAGS: &[(&str, &str, &[&str])] = &[
     ("workers", "Workers and their frames", &["workers", "drive"]),
     ("external", "Logs of external engines", &["external"]),
     ("webhooks", "Signed requests of other services", &["webhooks"]),
-    ("server", "Health, metrics and this document", &["servers", "", "healthz", "readyz", "metrics", "openapi.json"]),
+    (
+        "server",
+        "Health, metrics and this document",
+        &["servers", "namespace", "", "healthz", "readyz", "metrics", "openapi.json"],
+    ),
 ];
 
 /// Returns the document as text; the text is deterministic.
@@ -49,7 +55,7 @@ pub fn document() -> String {
             "Namespace": {
                 "name": "Onward-Namespace",
                 "in": "header",
-                "description": "Namespace; default `default`",
+                "description": "Namespace; the default is that of a key for one namespace, otherwise `default`",
                 "schema": reference("NamespaceName"),
             },
         },
@@ -101,13 +107,33 @@ fn written_schemas() -> BTreeMap<String, Value> {
 /// Responses that are replies of verbs as they are: the name of the schema and the name of the reply.
 const REPLIES: [(&str, &str); 2] = [("VersionList", "VersionsReply"), ("WorkerList", "WorkersReply")];
 
-/// Returns the schemas of events, of replies and of the types in them, and the error codes.
+/// Messages of frames whose names are those of other bodies; in the document they begin with `Frame`.
+const FRAME_NAMES: [&str; 3] = ["Problem", "Run", "TaskState"];
+
+/// Returns the schemas of the frames of workers. A type that both sides send is described as the server writes it.
+fn frame_schemas() -> BTreeMap<String, Value> {
+    let (mut read, mut written) = (Schema::of_input(), Schema::default());
+    WorkerFrames::proto(&mut read);
+    ServerFrames::proto(&mut written);
+    let mut schemas = read.json().clone();
+    schemas.extend(written.json().clone());
+    let mut text = serde_json::to_string(&schemas).expect("schemas serialize");
+    for name in FRAME_NAMES {
+        text = text.replace(&format!("\"{SCHEMA_PATH}{name}\""), &format!("\"{SCHEMA_PATH}Frame{name}\""));
+    }
+    let schemas: BTreeMap<String, Value> = serde_json::from_str(&text).expect("the schemas are JSON");
+    let renamed = |name: String| if FRAME_NAMES.contains(&name.as_str()) { format!("Frame{name}") } else { name };
+    schemas.into_iter().map(|(name, schema)| (renamed(name), schema)).collect()
+}
+
+/// Returns the schemas of frames, of events, of replies and of the types in them, and the error codes.
 fn generated_schemas() -> BTreeMap<String, Value> {
     let mut schema = Schema::default();
     for add in [Event::proto, VersionsReply::proto, WorkersReply::proto, SpendRow::proto] {
         add(&mut schema);
     }
-    let mut schemas = schema.json().clone();
+    let mut schemas = frame_schemas();
+    schemas.extend(schema.json().clone());
     for (name, reply) in REPLIES {
         let schema = schemas.remove(reply).unwrap_or_default();
         schemas.insert(name.to_owned(), schema);

@@ -157,7 +157,8 @@ struct ProblemDocument<'a> {
 
 impl Problem {
     /// Creates a problem with one of the documented codes.
-    pub fn new(code: &'static str, detail: String, hint: Option<&'static str>) -> Problem {
+    pub fn new(code: impl Into<&'static str>, detail: String, hint: Option<&'static str>) -> Problem {
+        let code = code.into();
         let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Problem { status, code, detail, hint, violations: Vec::new(), next_index: None }
     }

@@ -10,7 +10,7 @@ use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
-use onward_core::{Name, RunId, RunKey};
+use onward_core::{ErrorCode, Name, RunId, RunKey};
 use onward_runtime::{CallRef, RuntimeError};
 use onward_store::StoreError;
 
@@ -200,6 +200,6 @@ fn made(response: &Response) -> Option<String> {
 /// Returns the percent-decoded value of `{id}`.
 async fn path_id(parts: &mut Parts) -> Result<Option<String>, Problem> {
     let params = RawPathParams::from_request_parts(parts, &()).await;
-    let params = params.map_err(|_| Problem::new("name_invalid", "an id in the path is not UTF-8".to_owned(), None))?;
+    let params = params.map_err(|_| Problem::new(ErrorCode::NameInvalid, "an id in the path is not UTF-8".to_owned(), None))?;
     Ok(params.iter().next().map(|(_, id)| id.to_owned()))
 }

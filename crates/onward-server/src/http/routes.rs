@@ -376,6 +376,9 @@ routes! {
         query [WAIT]
         <- JSON "WorkerFrames"
         => [200 "Frames for the worker, in order; none after a timeout" JSON "ServerFrames"];
+    GET "/v1/namespace" getNamespace [public] operations::namespace,
+        "Show the namespace of the request: that of the header, otherwise that of a key for one namespace"
+        => [200 "The namespace" JSON "RequestNamespace"];
     GET "/" getIndex [public] operations::index, "Show what this server is, with links"
         => [200 "A few lines of text, or a page for browsers" TEXT "Text" HTML "Text"];
     GET "/healthz" getHealth [public] operations::healthz, "Check that the process is alive"

@@ -5,11 +5,11 @@
 
 mod authorize;
 
-use onward_core::Namespace;
 use onward_core::api::{
     AskReply, Call, DecideRequest, DriveReply, DriveRequest, LogPage, Reply, ResumeAgentReply, ResumeAgentRequest, Signal,
     StreamPage, WatchRequest, WorkersReply,
 };
+use onward_core::{ErrorCode, Namespace};
 use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError};
 use onward_store::payloads;
 use onward_wire::worker::ServerFrame;
@@ -42,6 +42,14 @@ impl Principal {
         match &self.pass {
             Some(pass) if pass.scope != scope => pass.check_also(scope, server).await.map(drop),
             _ => Ok(()),
+        }
+    }
+
+    /// Checks that the credential is for all namespaces.
+    pub async fn check_all_namespaces(&self, server: &Server) -> Result<(), AuthRefusal> {
+        match &self.pass {
+            Some(pass) => Pass { server_wide: true, ..pass.clone() }.check(server).await.map(drop),
+            None => Ok(()),
         }
     }
 }
@@ -118,7 +126,7 @@ async fn decide_approval(server: &Server, request: DecideRequest, context: CallC
     let decided_by = context.caller.clone().or(decide.decided_by).unwrap_or_default();
     let decided = server.runtime().execute(Call::DecideApproval(request), context).await;
     if let Err(error) = &decided
-        && error.code() == "signal_lost"
+        && error.code() == ErrorCode::SignalLost
     {
         let fields: [(&str, &dyn std::fmt::Display); 5] = [
             ("approval", &approval),

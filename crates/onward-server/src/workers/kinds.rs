@@ -1,6 +1,6 @@
 //! Kinds that a worker declares in its hello.
 
-use onward_core::{KindSchemas, Name, Namespace, Payload, Timestamp};
+use onward_core::{ErrorCode, KindSchemas, Name, Namespace, Payload, Timestamp};
 use onward_runtime::Runtime;
 use onward_wire::worker::Hello;
 
@@ -22,7 +22,7 @@ impl Sessions {
         let schemas = schemas_of(&by.namespace, hello)?;
         if schemas.iter().filter(|kind| kind.has_schemas()).count() > SCHEMAS_MAX {
             let detail = format!("the worker has schemas for more than {SCHEMAS_MAX} kinds");
-            return Err(Problem::new("schema_invalid", detail, None));
+            return Err(Problem::new(ErrorCode::SchemaInvalid, detail, None));
         }
         Ok(runtime.register_kinds(&by.namespace, schemas).await?)
     }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use onward_core::WorkerId;
+use onward_core::{ErrorCode, WorkerId};
 use onward_wire::worker::{Goodbye, Hello, ServerFrame, ServerFrames, WorkerFrame};
 
 use super::{Connection, SessionKey, Sessions};
@@ -60,12 +60,12 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     }
 }
 
-/// Replaces the hint: the OpenAPI document does not contain the schema of frames.
+/// Replaces the hint: frames are described in a document of their own.
 fn hint_at_protocol(problem: Problem) -> Problem {
-    match problem.code {
-        "json_invalid" => Problem { hint: Some("see docs/protocol.md for the frames of workers"), ..problem },
-        _ => problem,
+    if problem.code == ErrorCode::JsonInvalid {
+        return Problem { hint: Some("see docs/protocol.md for the frames of workers"), ..problem };
     }
+    problem
 }
 
 impl Sessions {

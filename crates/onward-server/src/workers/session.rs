@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, Hash, Name, NameError, Namespace, RunKey, WorkerId};
+use onward_core::{Epoch, ErrorCode, Hash, Name, NameError, Namespace, RunKey, WorkerId};
 use onward_runtime::{LocalConnection, Question, Runtime, WorkerConnection, WorkerProfile};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
@@ -122,7 +122,7 @@ enum Ending {
 impl Session {
     pub fn begin(runtime: &Runtime, by: &Principal, hello: &wire::Hello) -> Result<Arc<Session>, Problem> {
         let (namespace, credential) = (by.namespace.clone(), by.caller.credential.clone());
-        let invalid = |error: NameError| Problem::new("name_invalid", error.to_string(), None);
+        let invalid = |error: NameError| Problem::new(ErrorCode::NameInvalid, error.to_string(), None);
         let version = |version: &String| -> Result<Option<Name>, Problem> {
             if version.is_empty() { Ok(None) } else { Name::new(version).map(Some).map_err(invalid) }
         };

@@ -196,6 +196,27 @@ async fn a_rate_limited_key_is_reopened_only_with_bounds_for_all_of_its_kinds() 
     reopen(&root, "own-task").await.expect(200);
 }
 
+/// S6: to reopen a key releases the tasks of every namespace that uses it.
+#[tokio::test]
+async fn a_key_for_one_namespace_reopens_no_limit_of_another() {
+    let (locked, root) = Locked::open().await;
+    let tenant = locked.make("tenant", "default", &Scope::ALL);
+    locked.until(&tenant, 200).await;
+    let reopen =
+        async |key: &ApiKey| locked.send(key, "POST", "/v1/rate-limits/reopen", &json!({"kind": "own-task"}).to_string()).await;
+    let worker = |id: &str, kind: &str| {
+        let mut frames: Value = serde_json::from_str(&hello(&[], &[kind], &[""])).unwrap();
+        frames["frames"][0]["hello"]["worker"] = json!(id);
+        frames["frames"][0]["hello"]["task_limits"] = json!([{"kind": kind, "limit": "shared"}]);
+        frames.to_string()
+    };
+    locked.send(&tenant, "POST", "/v1/workers/w/frames", &worker("w", "own-task")).await.expect(200);
+    reopen(&tenant).await.expect(200);
+    locked.send_in("shop", &root, "POST", "/v1/workers/v/frames", &worker("v", "theirs-task")).await.expect(200);
+    reopen(&tenant).await.problem(403, "not_allowed");
+    reopen(&root).await.expect(200);
+}
+
 fn hello(kinds: &[&str], task_kinds: &[&str], queues: &[&str]) -> String {
     let offer =
         |kind: &&str| json!({"kind": kind, "versions": [""], "current": null, "input_schema": null, "output_schema": null});

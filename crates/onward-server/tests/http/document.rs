@@ -1,7 +1,9 @@
 //! The OpenAPI document and the server: the same limits, and schemas that fit what is written.
 
-use onward_core::Log;
+use onward_core::task::TaskReport;
+use onward_core::{Log, Payload};
 use onward_server::openapi_document;
+use onward_wire::worker::{ReportTask, ServerFrame, WorkerFrame};
 use serde_json::{Value, json};
 
 use crate::client::Reply;
@@ -53,6 +55,53 @@ fn every_event_of_the_golden_logs_fits_its_schema() {
         }
     }
     assert!(count > 100, "{count}");
+}
+
+/// The frames of the recorded conversations, as both sides write them.
+#[test]
+fn every_frame_of_the_recorded_conversations_fits_its_schema() {
+    let mut components = document()["components"].take();
+    close(&mut components["schemas"]);
+    let schema = |name: &str| {
+        let schema = json!({"$ref": format!("#/components/schemas/{name}"), "components": components});
+        jsonschema::validator_for(&schema).unwrap()
+    };
+    let (worker, server) = (schema("WorkerFrames"), schema("ServerFrames"));
+    let fits = |schema: &jsonschema::Validator, frame: Value| {
+        let frames = json!({"frames": [frame]});
+        let errors: Vec<String> = schema.iter_errors(&frames).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{frames}: {errors:?}");
+    };
+    let mut count = 0;
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../onward-wire/tests/conversations")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for line in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            if let Some(frame) = line.get("up") {
+                let parsed: WorkerFrame = serde_json::from_str(&frame.to_string()).unwrap();
+                fits(&worker, serde_json::to_value(parsed).unwrap());
+                if frame.get("hello").is_some() {
+                    fits(&worker, frame.clone()); // without fields that have a default
+                }
+            } else if let Some(frame) = line.get("down") {
+                let parsed: ServerFrame = serde_json::from_str(&frame.to_string()).unwrap();
+                fits(&server, serde_json::to_value(parsed).unwrap());
+            } else {
+                continue;
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count}");
+    let task = onward_core::task::TaskId {
+        run: onward_core::RunKey::new(Default::default(), onward_core::RunId::new("r").unwrap()),
+        generation: 0,
+        call_id: onward_core::CallId::root(1),
+        incarnation: None,
+    };
+    for report in [TaskReport::Interrupted, TaskReport::Heartbeat { progress: None }, TaskReport::Completed(Payload::null())] {
+        let report = ReportTask { request: 1, task: task.clone(), claim: 1, report };
+        fits(&worker, serde_json::to_value(WorkerFrame::Report(report)).unwrap());
+    }
 }
 
 /// Value of a request at a limit, and one beyond it.

@@ -102,7 +102,7 @@ impl Locked {
         self.send_in("default", key, method, path, body).await
     }
 
-    async fn send_in(&self, namespace: &str, key: &ApiKey, method: &str, path: &str, body: &str) -> Reply {
+    pub async fn send_in(&self, namespace: &str, key: &ApiKey, method: &str, path: &str, body: &str) -> Reply {
         let headers = format!("{}Onward-Namespace: {namespace}\r\nContent-Type: application/json\r\n", bearer(key.reveal()));
         self.site.send(method, path, &headers, body).await
     }
@@ -157,6 +157,29 @@ async fn what_concerns_all_namespaces_needs_a_key_for_all_of_them() {
     locked.send(&operator, "GET", "/v1/servers", "").await.problem(403, "not_allowed");
 }
 
+/// A request without a namespace has that of a key for one namespace, over every API.
+#[tokio::test]
+async fn a_client_learns_the_namespace_of_its_key() {
+    let (locked, root) = Locked::open().await;
+    let tenant = locked.make("tenant", "shop", &[Scope::Read, Scope::Work]);
+    let begun = Instant::now();
+    let namespace = async |key: &str, given: Option<&str>| {
+        let given = given.map(|given| Namespace::new(given).unwrap());
+        onward::connect_http(&locked.url(), given.as_ref(), Some(key)).unwrap().namespace().await.unwrap()
+    };
+    while namespace(tenant.reveal(), None).await.as_str() != "shop" {
+        assert!(begun.elapsed() < DEADLINE, "the key is not known");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(namespace(root.reveal(), None).await, Namespace::default(), "a key for all namespaces");
+    let unknown = ApiKey::new([1; 8], [2; 32]);
+    assert_eq!(namespace(unknown.reveal(), None).await, Namespace::default(), "an invalid key is like none");
+    assert_eq!(namespace(tenant.reveal(), Some("other")).await.as_str(), "other", "the header counts first");
+    let engine = Onward::connect(locked.url()).key(tenant.reveal()).start().await.unwrap();
+    assert_eq!(engine.list_runs(Default::default()).await.unwrap().runs.len(), 0);
+    engine.shutdown().await;
+}
+
 /// S7: every route and method needs its own scope, and no other.
 #[tokio::test]
 async fn every_route_and_method_wants_its_own_scope() {
@@ -182,7 +205,11 @@ async fn every_route_and_method_wants_its_own_scope() {
         }
     }
     let public: Vec<&str> = ROUTES.iter().filter(|route| route.scope.is_none()).map(|route| route.path).collect();
-    assert_eq!(public, ["/v1/webhooks/{id}", "/", "/healthz", "/readyz", "/openapi.json"], "a new route needs a scope");
+    assert_eq!(
+        public,
+        ["/v1/webhooks/{id}", "/v1/namespace", "/", "/healthz", "/readyz", "/openapi.json"],
+        "a new route needs a scope"
+    );
     for method in METHODS {
         assert_eq!(locked.grpc_status(method.path, "").await, Some(GRPC_UNAUTHENTICATED), "{}", method.path);
         for (scope, key) in &keys {

@@ -6,7 +6,7 @@
 use onward_core::budget::Budget;
 use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, is_callers_role, is_empty_message as is_empty, reported};
 use onward_core::event::Tally;
-use onward_core::{Failure, Name, Payload};
+use onward_core::{ErrorCode, Failure, Name, Payload};
 use onward_llm::{Block, ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -478,7 +478,7 @@ fn is_empty_message(reply: &ModelReply) -> bool {
 }
 
 fn is_too_long(reply: &Result<ModelReply>) -> bool {
-    reply.as_ref().is_err_and(|failure| failure.code == "context_too_long")
+    reply.as_ref().is_err_and(|failure| failure.code == ErrorCode::ContextTooLong)
 }
 
 /// Returns whether the turn began with a signal that it waited for.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use onward_core::task::EffectClass;
-use onward_core::{Failure, Payload};
+use onward_core::{ErrorCode, Failure, Payload};
 use onward_llm::ToolSchema;
 use onward_mcp::{CallOutcome, McpServer, McpServerSettings, OfferedTool, ToolError, ToolHints};
 use tokio::sync::Mutex;
@@ -116,7 +116,7 @@ async fn call(ctx: &TaskCtx, server: &LazyServer, tool: &str, input: &Payload) -
     let outcome = outcome.map_err(|error| {
         let failure = failed(&error);
         let is_unknown = is_once && error.may_have_acted();
-        if is_unknown { Failure { retryable: false, ..failure.with_code("outcome_unknown") } } else { failure }
+        if is_unknown { Failure { retryable: false, ..failure.with_code(ErrorCode::OutcomeUnknown) } } else { failure }
     })?;
     let output = Output { blocks: outcome.blocks, is_error: outcome.is_error }.bounded(result_bytes_max)?;
     Ok(Payload::json(&output)?)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use onward_core::conversation::{Entry, SUMMARY, Summary, Walk};
-use onward_core::{Hash, Index, Timestamp};
+use onward_core::{ErrorCode, Hash, Index, Timestamp};
 
 use super::conversation_cache::ConversationRead;
 use super::{AgentCtx, EntryId};
@@ -43,7 +43,7 @@ impl AgentCtx {
         let entries = self.messages().last(usize::MAX).await?;
         let Some(position) = entries.iter().position(|entry| entry.id == from.0) else {
             let message = format!("the conversation has no entry {from}");
-            return Err(crate::Failure::fatal(message).with_code("entry_not_found"));
+            return Err(crate::Failure::fatal(message).with_code(ErrorCode::EntryNotFound));
         };
         self.cell.call("branch").engine.branch(Some(from.0), position as u64 + 1);
         Ok(())

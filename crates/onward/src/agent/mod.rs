@@ -37,7 +37,7 @@ use std::ops::Deref;
 
 use onward_core::conversation::EntryCursor;
 use onward_core::engine::KeyTaken;
-use onward_core::{Failure, Hash, Payload};
+use onward_core::{ErrorCode, Failure, Hash, Payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -164,7 +164,7 @@ impl AgentCtx {
         let appended = self.cell.call("append_once").engine.append_entry_once(key.as_str(), role, content);
         let taken = |KeyTaken { id }| {
             let message = format!("entry {id} already has the key `{key}`, with another role or content");
-            Failure::fatal(message).with_code("entry_key_taken")
+            Failure::fatal(message).with_code(ErrorCode::EntryKeyTaken)
         };
         appended.map(EntryId).map_err(taken)
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use onward_core::conversation::Walk;
 use onward_core::spend::{PicoDollars, Spend, Tokens};
-use onward_core::{Failure, Payload};
+use onward_core::{ErrorCode, Failure, Payload};
 use onward_llm::{
     Block, CallError, Cause, Delta, EmptyModelResponse, Failures, Message, Model, ModelReply, ModelRequest, Next, Usage,
 };
@@ -120,7 +120,7 @@ fn opened<T: DeserializeOwned>(ctx: &TaskCtx, payload: &Payload) -> Result<T> {
             "the model call is encrypted with key `{key}`, which this process does not have; register the model on a worker that \
              has the key, then `onward run retry {run}`"
         );
-        return Err(Failure::fatal(message).with_code("payload_unreadable"));
+        return Err(Failure::fatal(message).with_code(ErrorCode::PayloadUnreadable));
     }
     payload.read().map_err(|error| Failure::fatal(format!("invalid input of a model call: {error}")))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::task::{EffectClass, RetryPolicy};
-use onward_core::{Failure, Hash, Payload};
+use onward_core::{ErrorCode, Failure, Hash, Payload};
 use onward_llm::{Block, JsonText, ToolSchema};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -100,7 +100,7 @@ impl Output {
         let bytes = Payload::json(&self)?.data().len();
         if bytes > bytes_max {
             let message = format!("the result has {bytes} bytes, over the limit of {bytes_max}; request less at a time");
-            return Err(Failure::fatal(message).with_code("tool_result_too_large"));
+            return Err(Failure::fatal(message).with_code(ErrorCode::ToolResultTooLarge));
         }
         Ok(self)
     }

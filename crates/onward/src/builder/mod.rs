@@ -14,6 +14,8 @@ use onward_store::MemoryStore;
 use onward_store::sync::random_u64;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
+#[cfg(feature = "remote")]
+use onward_wire::ApiKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -28,7 +30,7 @@ use crate::host::code::WorkerShared;
 use crate::names::NameOf;
 use crate::registry::{CodeCtx, Latest, Registry, TaskFunction, erase_code, erase_task};
 #[cfg(feature = "remote")]
-use crate::remote::{Channel, RemoteClient, RemoteConnection, Trust, parse_key};
+use crate::remote::{Channel, RemoteClient, RemoteConnection, Trust, namespace_of, parse_key};
 use crate::trace::Tracing;
 use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions};
 use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
@@ -58,7 +60,7 @@ impl Backend {
 pub struct Builder {
     backend: Backend,
     clock: Arc<dyn Clock>,
-    namespace: Namespace,
+    namespace: Option<Namespace>,
     registry: Registry,
     /// The registration that `.version(..)`, `.previous(..)` and `.schema(..)` apply to.
     latest: Option<Latest>,
@@ -132,7 +134,7 @@ impl Builder {
         Builder {
             backend,
             clock,
-            namespace: Namespace::default(),
+            namespace: None,
             registry: Registry::default(),
             latest: None,
             options: Options::default(),
@@ -152,11 +154,11 @@ impl Builder {
         }
     }
 
-    /// Sets the namespace in which this process starts, finds and executes runs; default `default`. Runs of other namespaces are
-    /// not visible, and the same id names another run there.
+    /// Sets the namespace in which this process starts, finds and executes runs. The default is that of a key for one namespace,
+    /// otherwise `default`. Runs of other namespaces are not visible, and the same id names another run there.
     pub fn namespace(mut self, namespace: &str) -> Builder {
         match Namespace::new(namespace) {
-            Ok(namespace) => self.namespace = namespace,
+            Ok(namespace) => self.namespace = Some(namespace),
             Err(error) => self.registry.wrong(error.into()),
         }
         self
@@ -250,16 +252,16 @@ impl Builder {
 
     /// Returns, for each kind of model call, the rate limit that it shares with other kinds.
     #[cfg(feature = "agents")]
-    fn task_limits(&self) -> BTreeMap<Name, Name> {
+    fn task_limits(&self, namespace: &Namespace) -> BTreeMap<Name, Name> {
         let limit = |(kind, provider): (&Name, &onward_llm::Provider)| {
-            let limit = Name::new(provider.limit(self.namespace.as_str())).expect("hex digits are a name");
+            let limit = Name::new(provider.limit(namespace.as_str())).expect("hex digits are a name");
             (kind.clone(), limit)
         };
         self.providers.iter().map(limit).collect()
     }
 
     #[cfg(not(feature = "agents"))]
-    fn task_limits(&self) -> BTreeMap<Name, Name> {
+    fn task_limits(&self, _: &Namespace) -> BTreeMap<Name, Name> {
         BTreeMap::new()
     }
 
@@ -413,6 +415,16 @@ impl Builder {
         self
     }
 
+    /// Returns the API key for a server.
+    #[cfg(feature = "remote")]
+    fn server_key(&self) -> Result<Option<ApiKey>, Error> {
+        if !matches!(self.backend, Backend::Server(_)) {
+            return Ok(None);
+        }
+        let variable = || std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty());
+        parse_key(self.key.clone().or_else(variable).as_deref())
+    }
+
     /// Opens the store, starts the worker and resumes all open runs.
     pub async fn start(mut self) -> Result<Onward, Error> {
         if let Some(mistake) = self.registry.mistake {
@@ -425,15 +437,23 @@ impl Builder {
         let tracing = self.otlp.take().or_else(crate::Otlp::from_env).map(Tracing::start).transpose()?;
         #[cfg(not(feature = "remote"))]
         let tracing = None;
+        #[cfg(feature = "remote")]
+        let key = self.server_key()?;
+        let namespace = match (self.namespace.take(), &self.backend) {
+            (Some(namespace), _) => namespace,
+            #[cfg(feature = "remote")]
+            (None, Backend::Server(url)) => namespace_of(url, key.as_ref(), &self.trust).await?,
+            (None, _) => Namespace::default(),
+        };
         // Cached runs must leave permits to runs that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
             id: WorkerId::new(format!("{}{}-{:016x}", self.backend.worker_mark(), std::process::id(), random_u64()))?,
-            namespace: self.namespace.clone(),
+            namespace: namespace.clone(),
             knows: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.knows() }),
             current: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.current() }),
             task_kinds: Arc::new(if self.on_demand { Vec::new() } else { self.registry.tasks.keys().cloned().collect() }),
-            task_limits: Arc::new(self.task_limits()),
+            task_limits: Arc::new(self.task_limits(&namespace)),
             queues: self.queues,
             runs_max: self.runs_max,
             is_remote: false,
@@ -451,11 +471,9 @@ impl Builder {
             }
             #[cfg(feature = "remote")]
             Backend::Server(url) => {
-                let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
-                let key = parse_key(key.as_deref())?;
-                let channel = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
+                let channel = Channel::new(&url, Some(&namespace), key.as_ref(), &self.trust)?;
                 // A connection of its own: calls that wait for a run's result must not delay the worker's reconnect.
-                let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
+                let own = Channel::new(&url, Some(&namespace), key.as_ref(), &self.trust)?;
                 let (kinds, task_schemas) = if self.on_demand { Default::default() } else { self.registry.offers() };
                 let connection = Arc::new(RemoteConnection::connect(own, profile, kinds, task_schemas, self.on_demand));
                 connection.welcomed(&url).await?;
@@ -468,7 +486,7 @@ impl Builder {
         };
         let (client, connection) = behind(self.codec, client, connection);
         let worker = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
-        Ok(Onward::new(client, self.namespace, worker, local))
+        Ok(Onward::new(client, namespace, worker, local))
     }
 }
 

@@ -26,7 +26,7 @@ use std::task::Poll;
 
 use onward_core::engine::Engine;
 use onward_core::trace::{TraceContext, run_span};
-use onward_core::{Failure, Name, Payload, RunId, RunKey};
+use onward_core::{ErrorCode, Failure, Name, Payload, RunId, RunKey};
 use onward_runtime::Emitted;
 use serde::Serialize;
 
@@ -143,7 +143,7 @@ pub(crate) fn small(max: usize, what: &str, payload: Payload) -> Result<Payload>
         return Ok(payload);
     }
     let message = format!("{what} has {bytes} bytes, over the limit of {max}; write it elsewhere and pass a reference");
-    Err(Failure::fatal(message).with_code("payload_too_large"))
+    Err(Failure::fatal(message).with_code(ErrorCode::PayloadTooLarge))
 }
 
 /// Encodes a value that user code returned. An encoding error is not retryable: the same code would return the same value.

@@ -7,7 +7,7 @@ use onward_core::api::{
 };
 use onward_core::stream::StreamContent;
 use onward_core::view::RunView;
-use onward_core::{Failure, Index, Payload, RunKey};
+use onward_core::{ErrorCode, Failure, Index, Payload, RunKey};
 use onward_runtime::{Changes, Client, ClientFuture, Outcome, RuntimeError, known_entry, read_page};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -109,7 +109,7 @@ impl EncryptedClient {
 
     async fn add_originals(&self, run: &RunKey, payload_runs: &mut PayloadRuns) -> Result<(), RuntimeError> {
         let first_of = async |run| match self.inner.read_log(run, Some(0), Index(0), 1).await {
-            Err(error) if error.code() == "run_not_found" => Ok(None), // it was deleted
+            Err(error) if error.code() == ErrorCode::RunNotFound => Ok(None), // it was deleted
             read => Ok(read?.into_iter().next()),
         };
         payload_runs.add_originals(run, first_of).await

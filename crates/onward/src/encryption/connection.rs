@@ -8,7 +8,7 @@ use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::{Commit, Committed};
 use onward_core::stream::Speech;
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskReport};
-use onward_core::{Epoch, Failure, Index, Record, RunKey, Timestamp};
+use onward_core::{Epoch, ErrorCode, Failure, Index, Record, RunKey, Timestamp};
 use onward_runtime::{ConnectionFuture, DriveInput, Emitted, Inbox, Question, RuntimeError, WorkerConnection};
 use onward_store::sync::lock;
 use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture};
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::{CodecError, Direction, EncryptionBoundary, PayloadContext, PayloadRuns};
 
 /// The failure code for a payload that no codec of this process can decode.
-const UNREADABLE: &str = "payload_unreadable";
+const UNREADABLE: ErrorCode = ErrorCode::PayloadUnreadable;
 
 /// Limit of attempts by workers without the right codec, for tasks that are retried forever.
 const UNREADABLE_RETRY: RetryPolicy = RetryPolicy::attempts(100);
@@ -222,7 +222,7 @@ impl WorkerConnection for EncryptedConnection {
                 return Ok(records);
             }
             let first_of = async |run| match first_of(run, Some(0)).await {
-                Err(error) if error.code() == "run_not_found" => Ok::<_, StoreError>(None), // it was deleted
+                Err(error) if error.code() == ErrorCode::RunNotFound => Ok::<_, StoreError>(None), // it was deleted
                 read => Ok(read?.into_iter().next()),
             };
             payload_runs.add_originals(&key, first_of).await?;

@@ -6,7 +6,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use onward_core::codec::Message;
-use onward_core::{Namespace, RunKey};
+use onward_core::{ErrorCode, Namespace, RunKey};
 use onward_runtime::RuntimeError;
 use onward_wire::ApiKey;
 use onward_wire::api::{Call, Emitted, Reply, RunRequest};
@@ -70,8 +70,8 @@ impl Trust {
 pub(crate) struct Channel {
     endpoint: Endpoint,
     inner: tonic::transport::Channel,
-    /// Sent with every call and stream.
-    namespace: MetadataValue<Ascii>,
+    /// Sent with every call and stream; without it, the server uses the namespace of the key.
+    namespace: Option<MetadataValue<Ascii>>,
     /// Sent with every call and stream; marked as sensitive, so that it is not logged.
     authorization: Option<MetadataValue<Ascii>>,
 }
@@ -94,7 +94,7 @@ pub(crate) fn endpoint(url: &str, trust: &Trust) -> Result<Endpoint, Error> {
 
 impl Channel {
     /// Creates a channel that connects on first use, and again whenever the connection is lost.
-    pub fn new(url: &str, namespace: &Namespace, key: Option<&ApiKey>, trust: &Trust) -> Result<Channel, Error> {
+    pub fn new(url: &str, namespace: Option<&Namespace>, key: Option<&ApiKey>, trust: &Trust) -> Result<Channel, Error> {
         let endpoint = endpoint(url, trust)?
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(PING_PAUSE)
@@ -104,7 +104,9 @@ impl Channel {
             .initial_connection_window_size(16 * 1024 * 1024)
             .tcp_nodelay(true);
         // Any text without control characters is a valid header value, also outside of ASCII.
-        let namespace = MetadataValue::try_from(namespace.as_str().as_bytes()).expect("a namespace has no control characters");
+        let namespace = namespace.map(|namespace| {
+            MetadataValue::try_from(namespace.as_str().as_bytes()).expect("a namespace has no control characters")
+        });
         Ok(Channel { inner: endpoint.connect_lazy(), endpoint, namespace, authorization: key.map(authorization) })
     }
 
@@ -162,7 +164,9 @@ impl Channel {
     /// Returns a request with the headers of every request.
     fn request<T>(&self, message: T) -> tonic::Request<T> {
         let mut request = tonic::Request::new(message);
-        request.metadata_mut().insert(NAMESPACE, self.namespace.clone());
+        if let Some(namespace) = &self.namespace {
+            request.metadata_mut().insert(NAMESPACE, namespace.clone());
+        }
         if let Some(authorization) = &self.authorization {
             request.metadata_mut().insert("authorization", authorization.clone());
         }
@@ -180,7 +184,11 @@ impl Channel {
     /// Converts a status into the server's error, or into `server_unreachable`.
     fn error_of(&self, status: &tonic::Status) -> RuntimeError {
         let error = from_status(status);
-        if error.code() == "server_unreachable" { self.unreachable(&sentence(status.message(), status.source())) } else { error }
+        if error.code() == ErrorCode::ServerUnreachable {
+            self.unreachable(&sentence(status.message(), status.source()))
+        } else {
+            error
+        }
     }
 
     fn unreachable(&self, why: &str) -> RuntimeError {
@@ -195,15 +203,23 @@ fn authorization(key: &ApiKey) -> MetadataValue<Ascii> {
     value
 }
 
-/// Joins an error with its causes.
+/// Joins an error with its causes, without repetitions and without the text of every error of the transport.
 fn sentence(first: &str, mut source: Option<&dyn std::error::Error>) -> String {
-    let mut why = first.to_owned();
+    let mut texts = vec![first.to_owned()];
     while let Some(inner) = source {
-        let text = inner.to_string();
-        if !why.ends_with(&text) {
-            why += &format!(": {text}");
-        }
+        texts.push(inner.to_string());
         source = inner.source();
     }
-    why
+    let mut why = String::new();
+    for text in texts.iter().filter(|text| *text != "transport error") {
+        match why.contains(text.as_str()) {
+            true => {}
+            false if why.is_empty() => why.push_str(text),
+            false => why += &format!(": {text}"),
+        }
+    }
+    if why.is_empty() { first.to_owned() } else { why }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
 use onward_core::stream::Speech;
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Index, Record, RunKey};
+use onward_core::{Epoch, ErrorCode, Index, Record, RunKey};
 use onward_runtime::{ConnectionFuture, DriveInput, Emitted, Inbox, Question, RuntimeError, WorkerConnection, WorkerProfile};
 use onward_store::{ClaimedOne, ClaimedRun, StoreError, StoreFuture, payloads};
 use onward_wire::api::{Call, DecideRequest, DriveRequest, Reply};
@@ -41,7 +41,7 @@ use super::problem::unreachable;
 use shared::{Greeting, RecordSink, Shared};
 
 /// Time after which `start` reports that the first connection has failed; connecting continues in the background.
-const WELCOME_MAX: Duration = Duration::from_secs(10);
+pub(super) const WELCOME_MAX: Duration = Duration::from_secs(10);
 
 /// Time limit for telling the server that the worker leaves.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
@@ -218,7 +218,7 @@ impl WorkerConnection for RemoteConnection {
         let reply = self.shared.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task, claim, report }));
         Box::pin(async move {
             let answer = reply.outcome().await.map(drop);
-            let over = matches!(&answer, Err(error) if error.code() == "task_attempt_over");
+            let over = matches!(&answer, Err(error) if error.code() == ErrorCode::TaskAttemptOver);
             if over || (ends && answer.is_ok()) {
                 self.shared.end_task(key, claim);
             }

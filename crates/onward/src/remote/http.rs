@@ -26,12 +26,27 @@ pub struct HttpAnswer {
     body: Body,
 }
 
-/// Returns an HTTP client for the server at `url`, with key and namespace as for [`crate::connect_client`].
-pub fn connect_http(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<HttpClient, Error> {
-    Ok(HttpClient { channel: Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())? })
+/// Returns an HTTP client for the server at `url`, with a key as for [`crate::connect_client`]. Without a namespace, the server uses
+/// that of a key for one namespace, otherwise `default`.
+pub fn connect_http(url: &str, namespace: Option<&Namespace>, key: Option<&str>) -> Result<HttpClient, Error> {
+    Ok(HttpClient::new(Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())?))
 }
 
 impl HttpClient {
+    pub(super) fn new(channel: Channel) -> HttpClient {
+        HttpClient { channel }
+    }
+
+    /// Reads the namespace in which the server executes the requests of this client.
+    pub async fn namespace(&self) -> Result<Namespace, Error> {
+        let answer = self.ask("GET", "/v1/namespace", None).await?;
+        if answer.status >= 400 {
+            return Err(answer.problem().await.into());
+        }
+        let document: serde_json::Value = serde_json::from_str(&answer.text().await?).unwrap_or_default();
+        Ok(Namespace::new(document["namespace"].as_str().unwrap_or_default())?)
+    }
+
     /// Sends a request to `path`, which begins with a slash. Any status is a response; only an unreachable server is an error.
     pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<HttpAnswer, Error> {
         self.ask_with(method, path, body.map(|body| ("application/json", body))).await

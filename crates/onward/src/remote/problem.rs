@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
+use onward_core::ErrorCode;
 use onward_runtime::RuntimeError;
 use onward_store::sync::lock;
 use onward_store::{Consequence, Elsewhere, StoreError};
@@ -38,9 +39,11 @@ pub(crate) fn from_status(status: &Status) -> RuntimeError {
     }
     let why = format!("{}: {}", status.code(), status.message());
     match status.code() {
-        Code::Unauthenticated | Code::PermissionDenied => elsewhere("not_allowed", why, None, Consequence::TellCaller).into(),
+        Code::Unauthenticated | Code::PermissionDenied => {
+            elsewhere(ErrorCode::NotAllowed.as_str(), why, None, Consequence::TellCaller).into()
+        }
         Code::InvalidArgument | Code::Unimplemented | Code::OutOfRange => {
-            elsewhere("not_understood", why, None, Consequence::TellCaller).into()
+            elsewhere(ErrorCode::MessageInvalid.as_str(), why, None, Consequence::TellCaller).into()
         }
         _ => unreachable(format!("the connection to the server failed: {why}")),
     }
@@ -77,7 +80,7 @@ pub(crate) fn unreachable_at(url: &str, why: &str) -> RuntimeError {
 }
 
 fn unreachable_with(message: String, hint: &'static str) -> RuntimeError {
-    elsewhere("server_unreachable", message, Some(hint), Consequence::Retry).into()
+    elsewhere(ErrorCode::ServerUnreachable.as_str(), message, Some(hint), Consequence::Retry).into()
 }
 
 /// Returns the error for a stream that the server has ended.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use onward_core::engine::{CommitDraft, DivergencePoint, Fault};
 use onward_core::log::CommitHeader;
 use onward_core::run::{Carries, Commit, Committed, END_REFUSALS_MAX};
-use onward_core::{Epoch, Event, Failure, Index, Name, Record, RunKey};
+use onward_core::{Epoch, ErrorCode, Event, Failure, Index, Name, Record, RunKey};
 use onward_runtime::Question;
 use onward_store::{ClaimedRun, Consequence, StoreError, payloads};
 
@@ -23,7 +23,7 @@ use crate::host::replay::{Logs, no_earlier, replay_log};
 use crate::trace::Traced;
 
 /// The error code of a refused end of a run that has unread inputs.
-const UNREAD: &str = "inputs_unread";
+const UNREAD: ErrorCode = ErrorCode::InputsUnread;
 
 /// Delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -268,7 +268,7 @@ impl Driver {
         let Some(Event::StepCompleted(step)) = events.iter().max_by_key(|event| payloads::weigh([*event])) else { return false };
         let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
         let message = format!("the result of step `{}` cannot be recorded: {error}{hint}", step.name);
-        self.code.lock().engine.fail_reported(&step.call_id, Failure::fatal(message).with_code("payload_too_large"));
+        self.code.lock().engine.fail_reported(&step.call_id, Failure::fatal(message).with_code(ErrorCode::PayloadTooLarge));
         true
     }
 
@@ -304,22 +304,22 @@ impl Driver {
 
     fn refused(&mut self, error: &StoreError, header: CommitHeader) -> NextAction {
         // Compared by code, because the error may have come over a network.
-        match error.code() {
-            UNREAD => {}
+        match ErrorCode::find(error.code()) {
+            Some(UNREAD) => {}
             // Results of running steps are still accepted. Everything else waits until the run continues, here or on another
             // worker.
-            "run_paused" => {
+            Some(ErrorCode::RunPaused) => {
                 self.code.lock().engine.stand();
                 self.read();
                 return NextAction::Again;
             }
-            "payload_too_large" if self.fail_largest(error) => {
+            Some(ErrorCode::PayloadTooLarge) if self.fail_largest(error) => {
                 let header = CommitHeader { commit_id: self.worker.commit_id(), ..header };
                 self.in_flight = Some((header, self.worker.connection.commit(self.commit_in_flight(header))));
                 return NextAction::Again;
             }
             // A repeat would be refused as well, and this worker still holds the run: pause it with the error.
-            "payload_too_large" | "commit_malformed" => {
+            Some(ErrorCode::PayloadTooLarge | ErrorCode::CommitMalformed) => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 return self.pause(Fault::Misuse(format!("the calls of the code cannot be recorded: {error}{hint}")));
             }

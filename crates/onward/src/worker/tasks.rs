@@ -8,7 +8,7 @@ use std::time::Duration;
 use onward_core::spend::AttemptSpend;
 use onward_core::stream::Speech;
 use onward_core::task::{MODEL_CALL, PANICKED, Task, TaskId, TaskReport};
-use onward_core::{Failure, Name, Payload};
+use onward_core::{ErrorCode, Failure, Name, Payload};
 use onward_runtime::WorkerConnection;
 use onward_store::{Consequence, StoreError};
 use tokio::sync::Semaphore;
@@ -87,10 +87,10 @@ async fn attempt(worker: &Worker, task: Task) {
     loop {
         match worker.connection.report_task(id.clone(), claim, report.clone().with_spend(spend())).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
-            Err(error) if error.code() == "payload_too_large" => report = TaskReport::Failed(too_large(&kind, &error)),
+            Err(error) if error.code() == ErrorCode::PayloadTooLarge => report = TaskReport::Failed(too_large(&kind, &error)),
             Ok(()) => return tried.tell(failed), // O1
             // Too late: the attempt was given up, and the task's outcome is decided elsewhere.
-            Err(error) if error.code() == "task_attempt_over" => return,
+            Err(error) if error.code() == ErrorCode::TaskAttemptOver => return,
             // The report can never be accepted. The attempt ends with its lease, and this log line is the only trace of the
             // reason.
             Err(error) => return log_lines::report_refused(&id, &kind, attempt, &error),
@@ -104,7 +104,7 @@ fn too_large(kind: &Name, error: &StoreError) -> Failure {
     match kind.as_str().strip_prefix(MODEL_CALL) {
         Some(model) => {
             let message = format!("the answer of model `{model}` cannot be recorded: {error}; lower `max_tokens`");
-            Failure::fatal(message).with_code("model_answer_too_large")
+            Failure::fatal(message).with_code(ErrorCode::ModelAnswerTooLarge)
         }
         None => {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -169,7 +169,7 @@ async fn run(worker: &Worker, task: Task, ctx: TaskCtx) -> Result<Payload> {
     // The task may have been queued before any worker declared its kind internal.
     if task.ends_run && worker.registry.is_internal_task(&task.kind) {
         let message = format!("`{}` is internal: only runs may schedule it", task.kind);
-        return Err(Failure::fatal(message).with_code("kind_internal")); // IK1
+        return Err(Failure::fatal(message).with_code(ErrorCode::KindInternal)); // IK1
     }
     let attempt = tokio::spawn(async move { AssertUnwindSafe(handler(ctx, task.input)).0.await });
     let _stop = AbortOnDrop(attempt.abort_handle());

@@ -19,7 +19,7 @@ use anyhow::Result;
 use clap::Args;
 use onward::Onward;
 use onward_core::api::{RunQuery, WorkersReply};
-use onward_core::{Name, Namespace, RunHead, RunKey, Status};
+use onward_core::{ErrorCode, Name, Namespace, RunHead, RunKey, Status};
 use onward_runtime::RuntimeError;
 use onward_store::Consequence;
 
@@ -88,7 +88,7 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<()> {
         // Log lines of the engine and of MCP programs would mix with the lines of the chat and could imitate them.
         let _ = tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new());
     }
-    let (connection, worker, again) = open(agent.as_ref(), global).await?;
+    let (connection, worker, again) = open(agent.as_ref(), args.wait, global).await?;
     let named = agent.as_ref().and_then(|agent| global.config.tables()?.agents.get(agent.as_str()));
     let tools_of = named.map(|settings| settings.mcp.clone());
     let chat = Chat {
@@ -123,40 +123,63 @@ pub async fn leave(worker: Onward) {
 }
 
 /// Connects to the server, or opens the directory with a worker of this process that runs the agents of the settings.
-async fn open(agent: Option<&Name>, global: &Global) -> Result<(Connection, Option<Onward>, String)> {
+async fn open(agent: Option<&Name>, waits: bool, global: &Global) -> Result<(Connection, Option<Onward>, String)> {
     let path = match Endpoint::of(global)? {
         Endpoint::Server { url, .. } => {
-            let again = format!("{} chat --server {}{}", own_command(), shell_word(&url), namespace_option(global)?);
-            return Ok((Connection::to_write(global)?, None, again));
+            let connection = connect(waits, global).await?;
+            let again =
+                format!("{} chat --server {}{}", own_command(), shell_word(&url), namespace_option(&connection.namespace));
+            return Ok((connection, None, again));
         }
         Endpoint::Directory(path) => path,
     };
     if let Some(url) = mark::server_of(&path) {
         let message = format!("{} is in use by the server at {url}", path.display());
         let hint = format!("use `--server {url}` or ONWARD_URL");
-        return Err(Mistake::new("directory_locked", message, Some(&hint)).into());
+        return Err(Mistake::new(ErrorCode::DirectoryLocked, message, Some(&hint)).into());
     }
     let Some(builtin) = BuiltinAgents::open(&global.config)? else {
         let hint = "set `--server URL`, or define models and agents in `onward.toml` (docs/guide/agents-without-code.md)";
-        return Err(Mistake::usage("usage", "no agent is available: the settings define no agents and no server", hint).into());
+        return Err(
+            Mistake::usage(ErrorCode::Usage, "no agent is available: the settings define no agents and no server", hint).into()
+        );
     };
     if let Some(agent) = agent.filter(|agent| builtin.agents().all(|name| name != agent.as_str())) {
         let message = format!("the settings define no agent `{agent}`");
         let hint = format!("use one of: {}", builtin.agents().collect::<Vec<_>>().join(", "));
-        return Err(Mistake::usage("usage", message, &hint).into());
+        return Err(Mistake::usage(ErrorCode::Usage, message, &hint).into());
     }
     let namespace = global.namespace()?;
     let builder = Onward::embedded(&path).namespace(namespace.as_str());
     let worker = builtin.equip(builder).await?.start().await?;
     let runtime = worker.runtime().cloned().expect("its directory is here");
-    let again = format!("{} chat --data {}{}", own_command(), shell_path(&path), namespace_option(global)?);
+    let again = format!("{} chat --data {}{}", own_command(), shell_path(&path), namespace_option(&namespace));
     Ok((Connection::of(runtime, global)?, Some(worker), again))
 }
 
-fn namespace_option(global: &Global) -> Result<String> {
-    let namespace = global.namespace()?;
-    let is_usual = namespace == Namespace::default();
-    Ok(if is_usual { String::new() } else { format!(" --namespace {}", shell_word(namespace.as_str())) })
+/// Connects to the server. With `waits`, retries while it is unreachable.
+async fn connect(waits: bool, global: &Global) -> Result<Connection> {
+    let mut has_printed = false;
+    loop {
+        match Connection::to_write(global).await {
+            Err(error) if waits && error.downcast_ref().is_some_and(is_unreachable) => {
+                if !std::mem::replace(&mut has_printed, true) {
+                    say(&format!("{error}; waiting for the server"));
+                }
+                tokio::time::sleep(stream::ASK_AGAIN).await;
+            }
+            connection => return connection,
+        }
+    }
+}
+
+fn is_unreachable(error: &onward::Error) -> bool {
+    error.code() == ErrorCode::ServerUnreachable
+}
+
+fn namespace_option(namespace: &Namespace) -> String {
+    let is_usual = *namespace == Namespace::default();
+    if is_usual { String::new() } else { format!(" --namespace {}", shell_word(namespace.as_str())) }
 }
 
 /// Fails if workers are connected and none of them serves the agent: the chat could wait forever. Waits briefly for a worker if
@@ -191,7 +214,7 @@ async fn check_agent(connection: &Connection, agent: &Name, tools_of: Option<&[S
         }
         if until.is_some_and(|until| until <= now) {
             let hint = format!("use one of: {there}; or wait for a worker with `--wait`");
-            return Err(Mistake::usage("usage", format!("no worker serves agent `{agent}`"), &hint).into());
+            return Err(Mistake::usage(ErrorCode::Usage, format!("no worker serves agent `{agent}`"), &hint).into());
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -231,11 +254,16 @@ impl Chat {
             Ok(head) => {
                 if let Some(agent) = self.agent.as_ref().filter(|agent| **agent != head.kind && *agent != head.first_kind()) {
                     let message = format!("run {} has kind `{}`, not `{agent}`", key.id, head.kind);
-                    return Err(Mistake::usage("usage", message, "omit `--agent` to continue the run, or use another id").into());
+                    return Err(Mistake::usage(
+                        ErrorCode::Usage,
+                        message,
+                        "omit `--agent` to continue the run, or use another id",
+                    )
+                    .into());
                 }
                 true
             }
-            Err(error) if error.code() == "run_not_found" && self.agent.is_some() => false,
+            Err(error) if error.code() == ErrorCode::RunNotFound && self.agent.is_some() => false,
             Err(error) => return Err(error.into()),
         };
         let kind = self.agent.filter(|_| !is_there);
@@ -275,7 +303,11 @@ impl Chat {
                 if session.has_begun() {
                     let run =
                         if self.is_named { format!(" --run {}", shell_word(session.key.id.as_str())) } else { String::new() };
-                    let kept = if self.is_alone { "the run is saved" } else { "the run continues" };
+                    let kept = match (session.is_paused, self.is_alone) {
+                        (true, _) => "the run is paused",
+                        (false, true) => "the run is saved",
+                        (false, false) => "the run continues",
+                    };
                     say(&format!("{kept}; return to the chat with: {}{run}", self.again));
                 }
             }

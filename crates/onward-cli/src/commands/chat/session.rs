@@ -11,7 +11,7 @@ use onward_core::conversation::{DONE, Entry, EntryCursor};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::stream::{AttemptFailed, StreamContent, TaskOutcome};
 use onward_core::view::{AwaitedKind, RunView};
-use onward_core::{Failure, Hash, Name, Payload, RunKey, Status};
+use onward_core::{ErrorCode, Failure, Hash, Name, Payload, RunKey, Status};
 use onward_runtime::RuntimeError;
 use onward_store::Consequence;
 use serde_json::json;
@@ -101,6 +101,8 @@ pub struct ChatSession {
     printed_blockers: PrintedBlockers,
     /// A message or decision was sent, and the run has not been idle since.
     is_expecting: bool,
+    /// The last pause that was printed has not ended.
+    pub is_paused: bool,
 }
 
 impl ChatSession {
@@ -125,6 +127,7 @@ impl ChatSession {
             is_away: false,
             printed_blockers: PrintedBlockers::default(),
             is_expecting: false,
+            is_paused: false,
         }
     }
 
@@ -300,7 +303,7 @@ impl ChatSession {
             }
             (Action::Start { .. }, Err(error)) => return Err(error.into()),
             (_, Ok(())) => {}
-            (Action::Decide { .. }, Err(error)) if error.code() == "signal_lost" => {
+            (Action::Decide { .. }, Err(error)) if error.code() == ErrorCode::SignalLost => {
                 self.screen.note("the question was already decided")?;
             }
             (action, Err(error)) => {
@@ -366,7 +369,10 @@ impl ChatSession {
             }
             StreamContent::ApprovalRequested(approval) => self.add_question(ApprovalQuestion::of(&self.key, &approval))?,
             StreamContent::Paused(pause) => self.print_pause(&pause).await?,
-            StreamContent::Resumed(_) => self.screen.note("resumed")?,
+            StreamContent::Resumed(_) => {
+                self.is_paused = false;
+                self.screen.note("resumed")?;
+            }
             StreamContent::StreamReset(reset) => {
                 self.drafts.reset_all();
                 if let Some(id) = reset.leaf.filter(|leaf| !self.shown.contains(leaf)) {
@@ -387,6 +393,7 @@ impl ChatSession {
 
     /// Prints a pause and what to do about it.
     async fn print_pause(&mut self, pause: &RunPaused) -> Result<()> {
+        self.is_paused = true;
         let advice = if pause.reason == PauseReason::BudgetExhausted {
             let head = patiently(|| self.connection.read_head(self.key.clone())).await?;
             format!("resume it with `{}`", budget::resume_command(&head, time::now()))

@@ -9,7 +9,7 @@ use onward::check::{EarlierLog, RunToCheck};
 use onward_core::api::RunQuery;
 use onward_core::conversation::{Walk, entries_of, log_before};
 use onward_core::log::prelude_of;
-use onward_core::{Index, Name, Record, RunHead, Status};
+use onward_core::{ErrorCode, Index, Name, Record, RunHead, Status};
 use onward_runtime::{RuntimeError, read_records};
 
 use super::CheckArgs;
@@ -25,7 +25,7 @@ const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, St
 
 /// Writes the selected runs to a file, one per line, and returns their number.
 pub async fn collect(args: &CheckArgs, global: &Global, to: &Path) -> Result<u64> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let mut file = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
     let count = match args.runs.as_slice() {
         [] => write_all(&connection, query(args, &connection)?, &mut file).await?,
@@ -66,7 +66,7 @@ async fn write(connection: &Connection, head: RunHead, file: &mut impl Write) ->
     }
     let run = match read(connection, &head).await {
         Ok(run) => run,
-        Err(error) if error.code() == "run_not_found" => return Ok(0),
+        Err(error) if error.code() == ErrorCode::RunNotFound => return Ok(0),
         Err(error) => return Err(error).with_context(|| format!("cannot read the log of run {}", head.key.id)),
     };
     serde_json::to_writer(&mut *file, &run)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use onward::agent::{Agent, Provider, Tool};
 use onward::{Failure, Onward, TaskCtx};
-use onward_core::Name;
+use onward_core::{ErrorCode, Name};
 use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply, When};
 use onward_runtime::RuntimeError;
 use schemars::JsonSchema;
@@ -83,7 +83,7 @@ async fn open_run(connection: &Connection) -> Result<String> {
         let id = format!("demo-{number}");
         match connection.read_head(connection.key(&id)?).await {
             Ok(head) if head.status.is_closed() => number += 1,
-            Err(error) if error.code() != "run_not_found" => return Err(error.into()),
+            Err(error) if error.code() != ErrorCode::RunNotFound => return Err(error.into()),
             Ok(_) | Err(_) => return Ok(id),
         }
     }

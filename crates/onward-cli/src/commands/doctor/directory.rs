@@ -49,7 +49,7 @@ pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Fin
         let advice = "set `--data DIR` or `--server URL`; a worker or `onward dev` creates the directory";
         return findings.fail("directory", detail, advice);
     }
-    let connection = match Connection::to_read(global) {
+    let connection = match Connection::to_read(global).await {
         Ok(connection) => {
             findings.ok("directory", format!("{} is an Onward directory", path.display()));
             Some(connection)

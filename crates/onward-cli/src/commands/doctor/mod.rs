@@ -10,6 +10,7 @@ mod work;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::ErrorCode;
 use rustix::process::{Resource, getrlimit};
 
 use crate::args::Global;
@@ -39,7 +40,9 @@ pub async fn execute(args: DoctorArgs, global: &Global) -> Result<()> {
         Endpoint::Directory(path) if args.repair => directory::repair(&path, &mut findings),
         Endpoint::Server { .. } if args.repair => {
             let message = "`--repair` works on a local directory and takes no server".to_owned();
-            return Err(Mistake::usage("usage", message, "stop the server and name its directory with `--data DIR`").into());
+            return Err(
+                Mistake::usage(ErrorCode::Usage, message, "stop the server and name its directory with `--data DIR`").into()
+            );
         }
         Endpoint::Directory(path) => directory::check(&path, args.quick, global, &mut findings).await,
         Endpoint::Server { url, key } => server::check(&url, key.as_deref(), global, &mut findings).await?,

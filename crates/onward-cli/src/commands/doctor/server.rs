@@ -16,7 +16,7 @@ use crate::output::{count, time};
 const CLOCK_OFF_MAX: Duration = Duration::from_secs(3);
 
 pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut Findings) -> Result<()> {
-    let http = match onward::connect_http(url, &global.namespace()?, key) {
+    let http = match onward::connect_http(url, global.named_namespace()?.as_ref(), key) {
         Ok(http) => http,
         Err(error) => {
             findings.fail_with("server", &error.into());
@@ -28,7 +28,7 @@ pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut
     }
     ready(&http, findings).await;
     version(&http, findings).await;
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     // A database that is down must not fail the check of the key; `ready` reports it.
     let namespace = connection.namespace.clone();
     let reply = connection.list_runs(RunQuery { namespace, limit: 1, partly: true, ..RunQuery::default() }).await;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use onward_core::{Event, Index, Record, RunId, RunKey, Timestamp};
+use onward_core::{ErrorCode, Event, Index, Record, RunId, RunKey, Timestamp};
 use onward_runtime::RuntimeError;
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ pub async fn execute(args: ReplayArgs, global: &Global) -> Result<()> {
 }
 
 async fn from_site(args: &ReplayArgs, global: &Global) -> Result<Story> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.run)?;
     let head = connection.read_head(key.clone()).await?;
     let generation = args.generation.unwrap_or(head.generation);
@@ -74,7 +74,7 @@ async fn from_site(args: &ReplayArgs, global: &Global) -> Result<Story> {
         records.extend(page);
     }
     let message = format!("run {key} has no log of generation {generation}");
-    Story::new(key, records).ok_or_else(|| Mistake::new("run_not_found", message, None).into())
+    Story::new(key, records).ok_or_else(|| Mistake::new(ErrorCode::RunNotFound, message, None).into())
 }
 
 fn from_file(file: &Path, run: &str, global: &Global) -> Result<Story> {
@@ -93,7 +93,7 @@ fn from_file(file: &Path, run: &str, global: &Global) -> Result<Story> {
 
 fn unreadable(file: &Path, line: usize, why: &str) -> Mistake {
     let message = format!("{}:{line}: {why}", file.display());
-    Mistake::new("log_unreadable", message, Some("use the output of `onward run events RUN --json`"))
+    Mistake::new(ErrorCode::LogUnreadable, message, Some("use the output of `onward run events RUN --json`"))
 }
 
 /// Prints every record with its events, and what the run waits for and its state after it if they changed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use onward_core::api::{AskReply, AskRequest};
-use onward_core::{Failure, Name, Payload, RunKey};
+use onward_core::{ErrorCode, Failure, Name, Payload, RunKey};
 use onward_runtime::RuntimeError;
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ pub struct QueryArgs {
 /// Sends an update and waits for its answer. The update stays recorded if the wait ends early.
 pub async fn update(args: UpdateArgs, global: &Global) -> Result<()> {
     let (name, payload) = question(&args.name, args.payload.as_deref())?;
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     connection.read_head(key.clone()).await?; // fails at once for a missing run or server
     let update_id = args.update_id.unwrap_or_else(new_id::unique);
@@ -71,20 +71,20 @@ pub async fn update(args: UpdateArgs, global: &Global) -> Result<()> {
         _ => {
             let message = format!("run {key} did not answer update `{update_id}` in time");
             let hint = format!("the update is recorded; wait again with `--update-id {update_id}`");
-            Err(Mistake::new("wait_timed_out", message, Some(&hint)).into())
+            Err(Mistake::new(ErrorCode::WaitTimedOut, message, Some(&hint)).into())
         }
     }
 }
 
 pub async fn query(args: QueryArgs, global: &Global) -> Result<()> {
     let (name, payload) = question(&args.name, args.payload.as_deref())?;
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.id)?;
     let request = AskRequest { run: key.clone(), name, payload, update_id: String::new() };
     let AskReply { answer: Some(answer) } = connection.query_run(request).await? else {
         let message = format!("run {key} has no query `{}`", args.name);
         let hint = "register it with `ctx.query(name, ..)`; it is available once the code has made that call";
-        return Err(Mistake::new("unknown_query", message, Some(hint)).into());
+        return Err(Mistake::new(ErrorCode::UnknownQuery, message, Some(hint)).into());
     };
     show_answer(&key, &answer, &Outcome::from(&answer), global)
 }
@@ -104,7 +104,7 @@ fn show_answer(key: &RunKey, answer: &Result<Payload, Failure>, document: &impl 
         Ok(value) => Ok(print(&escape::text(&format!("{value:?}")))?),
         Err(failure) => {
             let message = format!("run {key} answered with a failure: [{}] {failure}", failure.code);
-            Err(Mistake::new("answer_failed", message, None).into())
+            Err(Mistake::new(ErrorCode::AnswerFailed, message, None).into())
         }
     }
 }

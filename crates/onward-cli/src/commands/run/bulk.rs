@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::Timestamp;
 use onward_core::api::{BulkRequest, BulkVerb, RefusedRun};
+use onward_core::{ErrorCode, Timestamp};
 use onward_store::{Clock, SystemClock};
 
 use super::filter::FilterArgs;
@@ -45,14 +45,15 @@ pub struct BulkArgs {
 }
 
 pub async fn execute(args: BulkArgs, global: &Global) -> Result<()> {
-    let filter = args.filter.query(global.namespace()?, BATCH)?;
+    let connection = Connection::to_read(global).await?;
+    let filter = args.filter.query(connection.namespace.clone(), BATCH)?;
     let Timestamp(now) = SystemClock.now();
     let bulk_id = args.bulk_id.unwrap_or_else(|| format!("bulk_{now:x}{:x}", std::process::id()));
     let include_outcome_unknown = args.include_outcome_unknown;
     let (all, reason) = (args.all, args.reason);
     let verb = args.verb.as_str().to_owned();
     let bulk = BulkRequest { verb, filter, all, dry_run: true, bulk_id, reason, include_outcome_unknown };
-    let count = Connection::to_read(global)?.execute_bulk(bulk.clone()).await?;
+    let count = connection.execute_bulk(bulk.clone()).await?;
     if args.dry_run {
         let sample = &count.sample;
         let document = serde_json::json!({"verb": bulk.verb, "matched": count.matched, "sample": sample});
@@ -63,14 +64,16 @@ pub async fn execute(args: BulkArgs, global: &Global) -> Result<()> {
     if !args.yes && !agreed(&bulk.verb, count.matched)? {
         return Err(Exit(FAILURE).into());
     }
-    all_batches(&Connection::to_write(global)?, BulkRequest { dry_run: false, ..bulk }, count.matched, global).await
+    all_batches(&Connection::to_write(global).await?, BulkRequest { dry_run: false, ..bulk }, count.matched, global).await
 }
 
 /// Asks for confirmation at the terminal. Fails without a terminal.
 fn agreed(verb: &str, matched: u64) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         let hint = "check with `--dry-run`, then confirm with `--yes`";
-        return Err(Mistake::new("not_confirmed", format!("{verb} of {matched} runs was not confirmed"), Some(hint)).into());
+        return Err(
+            Mistake::new(ErrorCode::NotConfirmed, format!("{verb} of {matched} runs was not confirmed"), Some(hint)).into()
+        );
     }
     say(&format!("{verb} {matched} runs? Type yes to continue:"));
     let mut line = String::new();

@@ -24,7 +24,7 @@ pub struct DeleteArgs {
 
 pub async fn execute(args: DeleteArgs, global: &Global) -> Result<()> {
     let ids = read_ids(&args.ids)?;
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let mut progress = Progress::new("runs deleted", !global.json);
     let (mut deleted, mut refused, mut exit) = (Vec::new(), Vec::new(), None);
     for id in &ids {

@@ -33,7 +33,7 @@ pub async fn execute(args: EntriesArgs, global: &Global) -> Result<()> {
         text.parse().map_err(|_| StoreError::CursorInvalid { cursor: text.clone() }.into())
     };
     let (leaf, before) = (args.leaf.as_ref().map(cursor).transpose()?, args.before.as_ref().map(cursor).transpose()?);
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.id)?;
     let query = EntryQuery { leaf, before, limit: args.limit as usize };
     let page = connection.read_entries(EntriesRequest { run: key.clone(), query }).await?;

@@ -47,7 +47,7 @@ pub async fn attach(args: AttachArgs, global: &Global) -> Result<()> {
 }
 
 pub async fn execute(args: EventsArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.id)?;
     let head = connection.read_head(key.clone()).await?;
     // Subscribes before the first read, so that no change in between is missed.

@@ -3,6 +3,7 @@
 use clap::Args;
 use onward_core::api::RunQuery;
 use onward_core::{Attribute, AttributeMatch, AttributeValue, Name, NameError, Namespace, Status};
+use onward_runtime::RuntimeError;
 
 use crate::args::one_of;
 
@@ -23,7 +24,7 @@ pub struct FilterArgs {
 }
 
 impl FilterArgs {
-    pub fn query(&self, namespace: Namespace, limit: usize) -> Result<RunQuery, NameError> {
+    pub fn query(&self, namespace: Namespace, limit: usize) -> Result<RunQuery, RuntimeError> {
         let wanted = |text: &String| split(text).map(|(name, value)| AttributeMatch::typed(name, value));
         Ok(RunQuery {
             namespace,

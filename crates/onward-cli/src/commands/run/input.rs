@@ -11,7 +11,7 @@ use onward_core::api::{
     AppendEntry, AppendEntryRequest, Appended, BranchEntry, BranchRequest, BranchRun, ReasonRequest, ResumeRequest, Signal,
     SignalRequest,
 };
-use onward_core::{Name, Payload, RunKey};
+use onward_core::{ErrorCode, Name, Payload, RunKey};
 use onward_runtime::{Runtime, RuntimeError};
 
 use crate::args::{Global, read_optional_payload, read_payload};
@@ -123,7 +123,7 @@ pub async fn message(args: MessageArgs, global: &Global) -> Result<()> {
 }
 
 async fn send(id: &str, signal: Signal, what: &str, global: &Global) -> Result<()> {
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(id)?;
     let appended = connection.signal_run(SignalRequest { run: key.clone(), signal }).await?;
     answer(global, &key, what, &appended)
@@ -132,7 +132,7 @@ async fn send(id: &str, signal: Signal, what: &str, global: &Global) -> Result<(
 pub async fn append(args: AppendArgs, global: &Global) -> Result<()> {
     let role = Name::new(&args.role).map_err(RuntimeError::from)?;
     let content = read_payload(&args.content)?;
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let entry = AppendEntry { role, content, idempotency_key: args.idempotency_key };
     let appended = connection.append_entry(AppendEntryRequest { run: key.clone(), entry, is_looked_up: false }).await?;
@@ -151,13 +151,13 @@ pub async fn branch(args: BranchArgs, global: &Global) -> Result<()> {
         text => {
             let message = format!("`{}` is not an entry id", text.chars().take(100).collect::<String>());
             let hint = format!("use an id of `onward run entries {}`, or `{START}`", shell_word(&args.id));
-            Some(text.parse().map_err(|_| Mistake::usage("usage", message, &hint))?)
+            Some(text.parse().map_err(|_| Mistake::usage(ErrorCode::Usage, message, &hint))?)
         }
     };
     let role = Name::new(&args.role).map_err(RuntimeError::from)?;
     let content = args.text.as_ref().map(Payload::json).transpose()?;
     let entry = content.map(|content| BranchEntry { role, content });
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let branch = BranchRun { from, entry, idempotency_key: args.idempotency_key };
     let appended = connection.branch_run(BranchRequest { run: key.clone(), branch }).await?;
@@ -165,7 +165,7 @@ pub async fn branch(args: BranchArgs, global: &Global) -> Result<()> {
 }
 
 pub async fn with_reason(input: ReasonInput, args: ReasonArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let request = ReasonRequest { run: key.clone(), reason: args.reason };
     let (what, appended) = match input {
@@ -178,7 +178,7 @@ pub async fn with_reason(input: ReasonInput, args: ReasonArgs, global: &Global) 
 
 pub async fn resume(args: ResumeArgs, global: &Global) -> Result<()> {
     let budget = budget::parse(&args.budget)?;
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let appended = connection.resume_run(ResumeRequest { run: key.clone(), budget }).await?;
     answer(global, &key, "resumed", &appended)
@@ -208,7 +208,11 @@ fn message_payload(text: &str, files: &[PathBuf]) -> Result<Payload> {
 fn attachment(path: &Path) -> Result<Block> {
     let media_type = media_type(path).ok_or_else(|| {
         let message = format!("unknown file type: {}", path.display());
-        Mistake::usage("usage", message, "use a file whose name ends in png, jpg, jpeg, gif, webp, pdf, txt, md, csv, mp3 or wav")
+        Mistake::usage(
+            ErrorCode::Usage,
+            message,
+            "use a file whose name ends in png, jpg, jpeg, gif, webp, pdf, txt, md, csv, mp3 or wav",
+        )
     })?;
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Block::Attachment(Attachment { media_type: media_type.to_owned(), source: Source::bytes(&bytes) }))

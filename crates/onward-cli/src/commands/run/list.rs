@@ -6,7 +6,7 @@ use onward_core::api::{ChildrenQuery, DeletedQuery, DeletedReply, RunList, RunQu
 use onward_core::{RunHead, Status};
 
 use super::filter::FilterArgs;
-use crate::args::Global;
+use crate::args::{Global, one_of};
 use crate::connection::Connection;
 use crate::output::document::{DeletedRuns, Partly, Run, Runs};
 use crate::output::{Cell, Progress, Style, TextTable, cells, json_line, print, say, say_missing, time};
@@ -33,6 +33,9 @@ pub struct RunListArgs {
 pub struct ChildrenArgs {
     /// Run id
     id: String,
+    /// Select runs with this status (repeatable)
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = one_of(Status::ALL, Status::as_str))]
+    status: Vec<Status>,
     /// Maximum number of runs
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
@@ -51,9 +54,9 @@ pub struct DeletedArgs {
 }
 
 pub async fn list(args: RunListArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let limit = if args.all { PAGE } else { args.limit as usize };
-    let filter = args.filter.query(connection.namespace.clone(), limit).map_err(onward_runtime::RuntimeError::from)?;
+    let filter = args.filter.query(connection.namespace.clone(), limit)?;
     let query = RunQuery { cursor: args.cursor, partly: true, ..filter };
     let missing = match (args.all, global.json) {
         (true, true) => print_all_json(&connection, query).await?,
@@ -65,15 +68,15 @@ pub async fn list(args: RunListArgs, global: &Global) -> Result<()> {
 }
 
 pub async fn children(args: ChildrenArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
-    let (limit, cursor) = (args.limit as usize, args.cursor);
-    let query = ChildrenQuery { limit, cursor, partly: true, ..connection.key(&args.id)?.into() };
+    let connection = Connection::to_read(global).await?;
+    let (statuses, limit, cursor) = (args.status, args.limit as usize, args.cursor);
+    let query = ChildrenQuery { statuses, limit, cursor, partly: true, ..connection.key(&args.id)?.into() };
     show_page(&connection.list_children(query).await?, "", global)
 }
 
 /// Lists runs that were deleted on request, with their reasons.
 pub async fn deleted(args: DeletedArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let run = args.id.as_deref().map(|id| connection.key(id)).transpose()?;
     let query = DeletedQuery { namespace: connection.namespace.clone(), run, limit: args.limit as usize, partly: true };
     let DeletedReply { runs, missing } = connection.list_deleted(query).await?;

@@ -80,7 +80,7 @@ pub struct ResetArgs {
 }
 
 pub async fn retry(args: RetryArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let request_id = args.request_id.unwrap_or_else(new_id::unique);
     let (reason, include_outcome_unknown) = (args.reason, args.include_outcome_unknown);
@@ -98,7 +98,7 @@ pub async fn reset(args: ResetArgs, global: &Global) -> Result<()> {
 }
 
 async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Global) -> Result<()> {
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     let key = connection.key(&args.id)?;
     let fork = ForkRequest {
         id: args.new_id.map(RunId::new).transpose()?,

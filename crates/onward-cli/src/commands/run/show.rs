@@ -26,7 +26,7 @@ pub struct ShowArgs {
 }
 
 pub async fn execute(args: ShowArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.id)?;
     let view = connection.read_run(key.clone()).await?;
     let blocked_on = blocked_on::of(&connection, &key).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use onward_core::api::{Signal, StartRequest};
-use onward_core::{Name, RunKey};
+use onward_core::{ErrorCode, Name, RunKey};
 use onward_runtime::RuntimeError;
 
 use super::filter::attribute;
@@ -80,11 +80,11 @@ pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
     let budget = budget::parse(&args.budget)?;
-    let connection = Connection::to_write(global)?;
+    let connection = Connection::to_write(global).await?;
     if args.wait && connection.is_directory {
         let message = "`--wait` needs a server: this command locks the directory, so no worker can run";
         let hint = "set `--server`, or omit `--wait` and use `onward run wait` while a worker runs";
-        return Err(Mistake::usage("usage", message, hint).into());
+        return Err(Mistake::usage(ErrorCode::Usage, message, hint).into());
     }
     let key = connection.key(&args.id.unwrap_or_else(new_id::run))?;
     let seed = new_id::random_u64();
@@ -110,7 +110,7 @@ fn read_signal(text: &str) -> Result<Signal> {
 }
 
 pub async fn wait(args: WaitArgs, global: &Global) -> Result<()> {
-    let connection = Connection::to_read(global)?;
+    let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.id)?;
     wait_for(&connection, &key, &args.patience, global).await
 }
@@ -120,7 +120,7 @@ async fn wait_for(connection: &Connection, key: &RunKey, patience: &Patience, gl
     connection.read_head(key.clone()).await?; // a missing run is an error even with `--timeout 0`
     let Some(outcome) = patience.or_none(connection.outcome(key)).await else {
         let hint = "the run is not affected; see what it waits for with `onward run show`";
-        return Err(Mistake::new("wait_timed_out", format!("run {key} has not ended"), Some(hint)).into());
+        return Err(Mistake::new(ErrorCode::WaitTimedOut, format!("run {key} has not ended"), Some(hint)).into());
     };
     match &outcome? {
         outcome if global.json => {
@@ -130,7 +130,7 @@ async fn wait_for(connection: &Connection, key: &RunKey, patience: &Patience, gl
         Ok(output) => Ok(print(&escape::text(&format!("{output:?}")))?),
         Err(failure) => {
             let message = format!("run {key} failed: [{}] {failure}", failure.code);
-            Err(Mistake::new("run_failed", message, None).into())
+            Err(Mistake::new(ErrorCode::RunFailed, message, None).into())
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use onward::HttpClient;
-use onward_core::RunId;
 use onward_core::api::RefusedRun;
 use onward_core::transfer::{self, ExportedRun};
+use onward_core::{ErrorCode, Namespace, RunId};
 use onward_runtime::Runtime;
 use serde::{Deserialize, Serialize};
 
@@ -33,22 +33,30 @@ enum TargetApi {
     Server(Box<HttpClient>),
 }
 
-pub struct ImportTarget<'a> {
-    global: &'a Global,
+pub struct ImportTarget {
+    namespace: Namespace,
     client: TargetApi,
     batch: Vec<ExportedRun>,
     bytes: usize,
     taken: ImportResult,
 }
 
-impl ImportTarget<'_> {
+impl ImportTarget {
     /// Creates a target for the opened store, or for the directory or server of the global options.
-    pub fn new(global: &Global, opened: Option<Runtime>) -> Result<ImportTarget<'_>> {
-        let client = match opened {
-            Some(runtime) => TargetApi::Store(runtime),
-            None => TargetApi::Unopened(Endpoint::of(global)?),
+    pub async fn new(global: &Global, opened: Option<Runtime>) -> Result<ImportTarget> {
+        let (client, namespace) = match opened {
+            Some(runtime) => (TargetApi::Store(runtime), global.namespace()?),
+            None => {
+                let endpoint = Endpoint::of(global)?;
+                let namespace = endpoint.namespace(global).await?;
+                (TargetApi::Unopened(endpoint), namespace)
+            }
         };
-        Ok(ImportTarget { global, client, batch: Vec::new(), bytes: 0, taken: ImportResult::default() })
+        Ok(ImportTarget { namespace, client, batch: Vec::new(), bytes: 0, taken: ImportResult::default() })
+    }
+
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
     }
 
     /// Adds a run whose lines have `bytes` bytes.
@@ -71,7 +79,7 @@ impl ImportTarget<'_> {
             self.client = match endpoint {
                 Endpoint::Directory(path) => TargetApi::Store(directory::open_or_make(path)?),
                 Endpoint::Server { url, key } => {
-                    TargetApi::Server(Box::new(onward::connect_http(url, &self.global.namespace()?, key.as_deref())?))
+                    TargetApi::Server(Box::new(onward::connect_http(url, Some(&self.namespace), key.as_deref())?))
                 }
             };
         }
@@ -114,7 +122,7 @@ async fn post(http: &HttpClient, runs: Vec<ExportedRun>) -> Result<ImportResult>
                 let rest = piece.split_off(piece.len() / 2);
                 pieces.extend([rest, piece]); // `pop` takes the first half next
             }
-            413 => taken.refused.push(RefusedRun { run: piece.remove(0).key.id, code: "body_too_large".to_owned() }),
+            413 => taken.refused.push(RefusedRun { run: piece.remove(0).key.id, code: ErrorCode::BodyTooLarge.into() }),
             status if status >= 400 => return Err(answer.problem().await.into()),
             _ => {
                 let text = answer.text().await?;

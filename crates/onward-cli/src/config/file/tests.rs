@@ -34,6 +34,18 @@ fn values_have_names_and_lines() {
 }
 
 #[test]
+fn a_list_is_read_as_the_text_with_commas() {
+    let origins =
+        |value: &str| parse(&format!("[server]\ncors_origins = {value}")).map(|values| values["server.cors_origins"].0.clone());
+    assert_eq!(origins("[\"http://a\", \"http://b\"]").unwrap(), "http://a,http://b");
+    assert_eq!(origins("\"http://a, http://b\"").unwrap(), "http://a, http://b");
+    let wrong = |value: &str| origins(value).unwrap_err().1;
+    assert_eq!(wrong("[1]"), "`server.cors_origins` must be a list of strings without commas");
+    assert_eq!(wrong("[\"http://a,http://b\"]"), wrong("[1]"));
+    assert_eq!(wrong("true"), "`server.cors_origins` must be a list of strings, or one string with commas");
+}
+
+#[test]
 fn what_nobody_understands_is_told_with_its_line() {
     let hint = |text: &str| Some(format!("did you mean `{text}`?"));
     assert_eq!(error_of("\nurll = \"x\""), (2, "unknown setting `urll`".to_owned(), hint("url")));

@@ -45,3 +45,10 @@ fn a_json_schema_describes_what_serde_writes() {
     assert_eq!(thing["properties"]["inner"], json!({"oneOf": [{"$ref": "#/components/schemas/Thing"}, {"type": "null"}]}));
     assert_eq!(thing["required"], json!(["name", "call_id", "weight", "counts", "inner"]));
 }
+
+#[test]
+fn a_json_schema_of_input_requires_no_field_with_a_default() {
+    let mut schema = Schema::of_input();
+    Thing::proto(&mut schema);
+    assert_eq!(schema.json()["Thing"]["required"], json!(["name", "weight", "counts"]));
+}

@@ -125,3 +125,14 @@ fn budgets_are_read_as_people_write_them() {
         assert!(budget.set(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn an_exhausted_limit_is_doubled_and_the_others_stay() {
+    let limit = Budget::default().tokens(10).turns(3).cost(PicoDollars::parse("1").unwrap());
+    let mut budget = BudgetHead::of(limit);
+    assert_eq!(budget.doubled(None, Timestamp(0)), Budget::default());
+    budget.turns = 3;
+    assert_eq!(budget.doubled(None, Timestamp(0)), Budget::default().turns(6));
+    budget.children.tokens = 25;
+    assert_eq!(budget.doubled(None, Timestamp(0)), Budget::default().tokens(50).turns(6));
+}

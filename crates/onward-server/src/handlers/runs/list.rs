@@ -2,7 +2,7 @@
 
 use onward_core::api::{Blocker, ChildrenQuery, DeletedQuery, DeletedReply, RunList, RunQuery, verb};
 use onward_core::ledger::{SpendBy, SpendQuery};
-use onward_core::{AttributeMatch, Name, NameError, RunId, RunKey, Status};
+use onward_core::{AttributeMatch, ErrorCode, Name, NameError, RunId, RunKey, Status};
 use onward_runtime::Runtime;
 
 use crate::handlers::prelude::*;
@@ -19,7 +19,7 @@ pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
 /// Returns what a run and its tasks are blocked on; nothing if the run was deleted meanwhile.
 pub(crate) async fn blocked_on(runtime: &Runtime, key: &RunKey) -> Result<Vec<Blocker>, Problem> {
     match runtime.blocked_on(key).await {
-        Err(error) if error.code() == "run_not_found" => Ok(Vec::new()), // deleted meanwhile
+        Err(error) if error.code() == ErrorCode::RunNotFound => Ok(Vec::new()), // deleted meanwhile
         found => Ok(found?),
     }
 }
