@@ -259,7 +259,7 @@ async fn every_route_asks_for_its_scope() {
         }
     }
     let public: Vec<&str> = ROUTES.iter().filter(|route| route.scope.is_none()).map(|route| route.path).collect();
-    assert_eq!(public, ["/v1/webhooks/{id}", "/", "/healthz", "/readyz", "/openapi.json"]);
+    assert_eq!(public, ["/v1/webhooks/{id}", "/v1/namespace", "/", "/healthz", "/readyz", "/openapi.json"]);
 }
 
 #[tokio::test]
