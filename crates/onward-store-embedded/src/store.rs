@@ -256,12 +256,12 @@ impl EmbeddedStore {
         self.writer.is_none().then(|| self.damage.as_ref().map_or(StoreError::ReadOnly, damaged))
     }
 
-    fn write<'a, T: Send + 'a, O: Into<Op>>(&self, op: impl FnOnce(Arc<Slot<T>>) -> O) -> StoreFuture<'a, T> {
+    fn write<'a, T: Send + 'a>(&self, op: impl FnOnce(Arc<Slot<T>>) -> Op) -> StoreFuture<'a, T> {
         if let Some(error) = self.refusal() {
             return refuse(error);
         }
         let slot = Slot::new();
-        self.shared.queue.submit(op(slot.clone()).into());
+        self.shared.queue.submit(op(slot.clone()));
         Box::pin(Waiting(slot))
     }
 }
@@ -282,17 +282,17 @@ impl Drop for EmbeddedStore {
 impl Store for EmbeddedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
         let start = StartRun::encode(run, claim, self.payload_bytes_max);
-        start.map_or_else(refuse, |start| self.write(|to| RunOp::Start(start, to)))
+        start.map_or_else(refuse, |start| self.write(|to| Op::Run(RunOp::Start(start, to))))
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
         let work = RestoreWork::new(restore, self.payload_bytes_max);
-        work.map_or_else(refuse, |work| self.write(|to| RunOp::Restore(work, to)))
+        work.map_or_else(refuse, |work| self.write(|to| Op::Run(RunOp::Restore(work, to))))
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
         let encoded = encode_input(input, self.payload_bytes_max);
-        encoded.map_or_else(refuse, |(input, body)| self.write(|to| RunOp::Input(Arc::new((run, input, body)), to)))
+        encoded.map_or_else(refuse, |(input, body)| self.write(|to| Op::Run(RunOp::Input(Arc::new((run, input, body)), to))))
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
@@ -301,16 +301,16 @@ impl Store for EmbeddedStore {
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
         let claim = ClaimRun::encode(run, worker, input, self.payload_bytes_max);
-        claim.map_or_else(refuse, |claim| self.write(|to| RunOp::ClaimRun(claim, to)))
+        claim.map_or_else(refuse, |claim| self.write(|to| Op::Run(RunOp::ClaimRun(claim, to))))
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         let encoded = encode_commit(commit, self.payload_bytes_max);
-        encoded.map_or_else(refuse, |encoded| self.write(|to| RunOp::Commit(encoded, to)))
+        encoded.map_or_else(refuse, |encoded| self.write(|to| Op::Run(RunOp::Commit(encoded, to))))
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
-        self.write(|to| RunOp::Release(run, epoch, to))
+        self.write(|to| Op::Run(RunOp::Release(run, epoch, to)))
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
@@ -319,11 +319,11 @@ impl Store for EmbeddedStore {
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         let report = Report { task, claim, report, lease }.check(self.payload_bytes_max);
-        report.map_or_else(refuse, |report| self.write(|to| RunOp::Report(Arc::new(report), to)))
+        report.map_or_else(refuse, |report| self.write(|to| Op::Run(RunOp::Report(Arc::new(report), to))))
     }
 
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {
-        self.write(|to| RunOp::RetryTask(task, to))
+        self.write(|to| Op::Run(RunOp::RetryTask(task, to)))
     }
 
     /// Replies at once: sessions are in memory, and a busy disk must not look like a lost worker (F20).

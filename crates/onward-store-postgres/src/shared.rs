@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use onward_core::Timestamp;
-use onward_store::durable::StoredChange;
 use onward_store::sync;
 use onward_store::{Change, Listener};
 
@@ -94,19 +93,17 @@ impl ServerShared {
         self.tell_here(after.changes, after.due);
     }
 
-    pub fn tell_here(&self, mut changes: Vec<StoredChange>, due: Option<Timestamp>) {
+    pub fn tell_here(&self, mut changes: Vec<Change>, due: Option<Timestamp>) {
         if let Some(due) = due {
             self.due_since_look.fetch_min(due.0, Ordering::SeqCst);
             if self.announced_due.fetch_min(due.0, Ordering::SeqCst) > due.0 {
-                changes.push(StoredChange::DueAt(due));
+                changes.push(Change::DueAt(due));
             }
         }
-        for item in &changes {
-            self.tell_change(item.as_change());
-        }
+        changes.iter().for_each(|change| self.tell_change(change));
     }
 
-    pub fn tell_change(&self, change: Change<'_>) {
+    pub fn tell_change(&self, change: &Change) {
         // A copy, so that listeners are not called under the lock.
         let listeners = sync::read(&self.listeners).clone();
         let _one_at_a_time = sync::lock(&self.telling);
@@ -118,7 +115,7 @@ impl ServerShared {
     pub fn moved(&self) {
         self.count(|stats| stats.moves += 1);
         self.pulse.stir();
-        self.tell_change(Change::Missed);
+        self.tell_change(&Change::Missed);
     }
 
     /// Begins a look for due work; must be called before the query.

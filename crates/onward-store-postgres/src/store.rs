@@ -318,7 +318,7 @@ impl Store for PostgresStore {
         let written = self.write(async move |unit| unit.put_broadcast(&row).await);
         Box::pin(async move {
             self.shared.notifications.add_broadcast(written.await?);
-            self.shared.tell_change(Change::Broadcast { message: &message });
+            self.shared.tell_change(&Change::Broadcast { message: Arc::unwrap_or_clone(message) });
             Ok(())
         })
     }

@@ -4,7 +4,6 @@
 //! Must never depend on a database: the layout of rows is each store's own.
 
 pub mod body;
-pub mod change;
 pub mod lanes;
 pub mod large;
 pub mod reply;
@@ -12,7 +11,6 @@ pub mod seal;
 pub mod work;
 
 pub use body::Body;
-pub use change::StoredChange;
 pub use lanes::{Lanes, Waits};
 pub use large::Blobs;
 pub use work::{ClaimRun, Replies, Report, RestoreWork, RunOp, StartRun, encode_commit, encode_input};

@@ -435,27 +435,27 @@ impl Retention {
 
 /// Receiver of changes after they are durable, called on the store's own thread: it must be fast and must not call back.
 pub trait Listener: Send + Sync {
-    fn changed(&self, change: Change<'_>);
+    fn changed(&self, change: &Change);
 }
 
-#[derive(Debug, Clone, Copy)]
-pub enum Change<'a> {
+#[derive(Debug)]
+pub enum Change {
     /// A record is in the log; records of one run come in order.
-    Appended { head: &'a RunHead, record: &'a Record },
+    Appended { head: RunHead, record: Record },
     /// An unleased run is pending.
-    RunPending { head: &'a RunHead },
+    RunPending { head: RunHead },
     /// A task may be claimed.
-    TaskQueued { task: &'a Task },
+    TaskQueued { task: Box<Task> },
     /// A due time is earlier than all before.
     DueAt(Timestamp),
     /// There are outbox messages to deliver.
     OutboxGrew,
     /// Another process appended to a run; `ends` if that closed its log.
-    Elsewhere { run: &'a RunKey, ends: bool },
+    Elsewhere { run: RunKey, ends: bool },
     /// Another process left a claimable run or task in this namespace.
-    WorkElsewhere { namespace: &'a Namespace },
+    WorkElsewhere { namespace: Namespace },
     /// A broadcast of [`Store::broadcast`].
-    Broadcast { message: &'a [u8] },
+    Broadcast { message: Vec<u8> },
     /// Notifications of other processes may have been lost.
     Missed,
 }

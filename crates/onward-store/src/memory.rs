@@ -58,7 +58,7 @@ impl MemoryStore {
                 return answer;
             }
             for change in &changes {
-                listeners.iter().for_each(|listener| listener.changed(change.as_change()));
+                listeners.iter().for_each(|listener| listener.changed(change));
             }
         }
     }

@@ -338,25 +338,18 @@ impl Engine {
             self.early.insert(record.index, record);
             return;
         }
-        self.take(record);
-        self.take_early();
-    }
-
-    fn take_early(&mut self) {
-        while let Some(record) = self.early.remove(&self.next_feed) {
-            self.take(record);
+        let mut next = Some(record);
+        while let Some(record) = next {
+            self.next_feed = record.next_index();
+            self.pause_state.hear(&record);
+            self.segment.hear(&record);
+            self.note_branch(&record);
+            let is_abandoned = self.mark_abandoned(&record);
+            let own = record.commit.is_some() && self.in_flight.take().is_some_and(|events| events == record.events);
+            let matched = own || record.commit.is_none();
+            self.queue.push_back(Queued { record, matched, is_abandoned });
+            next = self.early.remove(&self.next_feed);
         }
-    }
-
-    fn take(&mut self, record: Record) {
-        self.next_feed = record.next_index();
-        self.pause_state.hear(&record);
-        self.segment.hear(&record);
-        self.note_branch(&record);
-        let is_abandoned = self.mark_abandoned(&record);
-        let own = record.commit.is_some() && self.in_flight.take().is_some_and(|events| events == record.events);
-        let matched = own || record.commit.is_none();
-        self.queue.push_back(Queued { record, matched, is_abandoned });
     }
 
     /// Returns the first missing event, if later ones have been fed.
@@ -380,7 +373,9 @@ impl Engine {
         let record = Record { index, at, commit: Some(header), events };
         self.next_feed = record.next_index();
         self.queue.push_back(Queued { record, matched: true, is_abandoned: false });
-        self.take_early();
+        if let Some(next) = self.early.remove(&self.next_feed) {
+            self.feed(next);
+        }
     }
 
     /// Returns the events of the commit in flight, to repeat it after a lost reply.
@@ -601,23 +596,22 @@ impl Engine {
         self.adopt_requested();
         match self.check_effects().or_else(|| self.check_length()) {
             Some(fault) => Err(fault),
-            None => Ok(self.draft(waits && !self.adopts_answered())),
+            None => {
+                let waits = waits && !self.adopts_answered();
+                let events = self.take_out();
+                Ok(self.commit(events, waits, false))
+            }
         }
     }
 
-    /// Drafts a commit of the code's calls.
-    fn draft(&mut self, waits: bool) -> Advance {
-        let events = self.take_out();
-        let advance = self.commit(events, waits, false);
-        self.settle();
-        advance
-    }
-
-    /// Puts events in flight, as the next commit.
+    /// Puts events in flight, as the next commit. A commit while paused does not cover what the code has observed.
     fn commit(&mut self, events: Vec<Event>, waits: bool, is_while_paused: bool) -> Advance {
         let (n, horizon, carries) = (self.next_commit, self.horizon, self.carries(&events));
         self.in_flight = Some(events.clone());
         self.next_commit += 1;
+        if !is_while_paused {
+            self.settle();
+        }
         Advance::Commit(CommitDraft { n, horizon, events, waits, is_while_paused, carries })
     }
 

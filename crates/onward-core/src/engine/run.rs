@@ -92,7 +92,8 @@ impl Engine {
         self.adopt_requested();
         let end = self.out.iter().position(Event::ends_log).map(|position| self.out.remove(position));
         self.out.push(RunSuspended { reason: SuspendReason::Continuing }.into());
-        let advance = self.draft(true);
+        let events = self.take_out();
+        let advance = self.commit(events, true, false);
         self.out.extend(end);
         advance
     }

@@ -26,7 +26,7 @@ use crate::{CallRef, Runtime, RuntimeError};
 /// Maximum size of a reason or feedback, in bytes: these are texts for people, not data.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Returns the input that appends a signal from outside.
+/// Checks a signal from outside and returns the input that appends it.
 pub(crate) fn signal_input(signal: Signal) -> Result<Input, RuntimeError> {
     let Signal { name, payload, signal_id } = signal;
     if name.as_str() == ENTRY_SIGNAL {
@@ -115,7 +115,7 @@ impl Runtime {
 
     /// Appends a signal to the run's mailbox.
     pub async fn signal_run(&self, key: &RunKey, signal: Signal) -> Result<Appended, RuntimeError> {
-        self.append(key, signal_input(signal)?).await
+        Ok(self.store().append_input(key.clone(), signal_input(signal)?).await?)
     }
 
     /// Requests cancellation of the run; its code may compensate first. A standalone task has no such code and ends at once.

@@ -33,7 +33,7 @@ pub(crate) struct Hub {
 }
 
 impl Listener for Hub {
-    fn changed(&self, change: Change<'_>) {
+    fn changed(&self, change: &Change) {
         match change {
             Change::Appended { head, record } => {
                 match record.commit {
@@ -46,11 +46,11 @@ impl Listener for Hub {
             }
             Change::RunPending { head } => self.workers.run_pending(head),
             Change::TaskQueued { task } => self.workers.task_queued(task),
-            Change::DueAt(at) => self.alarm.due_at(at),
+            Change::DueAt(at) => self.alarm.due_at(*at),
             Change::OutboxGrew => self.alarm.outbox_grew(),
             Change::Elsewhere { run, ends } => {
                 self.elsewhere.changed(run);
-                self.watches.look(run, ends);
+                self.watches.look(run, *ends);
             }
             Change::WorkElsewhere { namespace } => self.workers.look(Some(namespace)),
             Change::Broadcast { message } => self.receive(message),

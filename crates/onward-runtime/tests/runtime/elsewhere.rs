@@ -17,7 +17,7 @@ fn signal_elsewhere(kit: &Kit, id: &str) {
 }
 
 fn hint(kit: &Kit, id: &str, ends: bool) {
-    kit.store.hint(Change::Elsewhere { run: &key(id), ends });
+    kit.store.hint(&Change::Elsewhere { run: key(id), ends });
 }
 
 fn shared() -> Kit {
@@ -78,7 +78,7 @@ async fn what_was_written_elsewhere_before_is_not_passed_over() {
     kit.runtime.signal_run(&key("r"), signal("x")).await.unwrap();
     let head = kit.head("r").await;
     let own = kit.runtime.read_log(&key("r"), None, Index(2), 1).await.unwrap();
-    kit.store.hint(Change::Appended { head: &head, record: &own[0] });
+    kit.store.hint(&Change::Appended { head, record: own[0].clone() });
     assert_eq!(diary.indexes(), [2]);
     hint(&kit, "r", false);
     until_heard(&diary, &[2, 1, 2]).await; // an input may come again
@@ -155,7 +155,7 @@ async fn work_elsewhere_wakes_the_workers_of_its_namespace() {
     let late = async {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         kit.start("r").await;
-        kit.store.hint(Change::WorkElsewhere { namespace: &key("r").namespace });
+        kit.store.hint(&Change::WorkElsewhere { namespace: key("r").namespace });
     };
     let (runs, ()) = tokio::join!(worker.next_runs(1), late);
     assert_eq!(runs.len(), 1);

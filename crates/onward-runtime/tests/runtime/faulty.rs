@@ -86,7 +86,7 @@ impl FaultyStore {
     }
 
     /// Notifies the listeners of a change.
-    pub fn hint(&self, change: Change<'_>) {
+    pub fn hint(&self, change: &Change) {
         self.listeners.lock().unwrap().iter().for_each(|listener| listener.changed(change));
     }
 
@@ -139,7 +139,7 @@ struct Ear {
 }
 
 impl Listener for Ear {
-    fn changed(&self, change: Change<'_>) {
+    fn changed(&self, change: &Change) {
         if !self.deaf.load(Ordering::SeqCst) {
             self.listener.changed(change);
         }
@@ -233,7 +233,7 @@ impl Store for FaultyStore {
         self.through("read_since", self.memory.read_since(known))
     }
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
-        self.hint(Change::Broadcast { message: &message });
+        self.hint(&Change::Broadcast { message });
         self.through("broadcast", Box::pin(std::future::ready(Ok(()))))
     }
     fn is_shared(&self) -> bool {

@@ -84,7 +84,7 @@ async fn two_runtimes_over_one_store_fire_a_timer_once() {
 struct Fired(Mutex<Vec<String>>);
 
 impl Listener for Fired {
-    fn changed(&self, change: Change<'_>) {
+    fn changed(&self, change: &Change) {
         if let Change::Appended { head, record } = change
             && let Some(Event::TimerFired(_)) = record.events.first()
         {

@@ -148,7 +148,7 @@ impl Metrics {
 
 /// Called for every record on the store's own thread.
 impl Listener for Metrics {
-    fn changed(&self, change: Change<'_>) {
+    fn changed(&self, change: &Change) {
         if let Change::Appended { record, .. } = change {
             self.appended(record);
         }

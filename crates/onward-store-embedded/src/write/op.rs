@@ -32,12 +32,6 @@ pub(crate) enum Op {
     TryWrite(ReplySlot<()>),
 }
 
-impl From<RunOp> for Op {
-    fn from(op: RunOp) -> Op {
-        Op::Run(op)
-    }
-}
-
 impl Op {
     pub fn pending(&self) -> Arc<dyn Pending> {
         match self {

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use onward_core::run::{OutboxMessage, Wait};
 use onward_core::{Attribute, CallId, Hash, KindSchemas, Name, RunHead, Timestamp};
-use onward_store::OutboxId;
 use onward_store::admission::TakenSlot;
-use onward_store::durable::{Blobs, Body, StoredChange};
+use onward_store::durable::{Blobs, Body};
 use onward_store::unit_of_work::{NewRecord, QueuedTask, RunRef, Table, Timer};
+use onward_store::{Change, OutboxId};
 use rusqlite::{Connection, params};
 
 use crate::error::Outcome;
@@ -139,7 +139,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the records of a run, and its row if its status changed or a generation began.
+    /// Inserts the records of a run, the only insert of a plain step, and writes what they change in its row.
     fn put_records(&mut self, run: RunRef, records: &[NewRecord<Body>], past: &[RunHead]) -> Outcome<()> {
         let (mut is_kept, mut sets_attributes, mut sets_external_state) = (false, false, false);
         for record in records {
@@ -152,9 +152,27 @@ impl Writer<'_> {
                 sets_attributes |= record.sets_attributes;
                 sets_external_state |= record.sets_external_state;
             }
-            let rk = self.set.runs[run].own.rk;
-            self.insert_record(rk, record)?;
+            let (rk, body, last) = (self.set.runs[run].own.rk, &record.body, record.last_commit);
+            let crc = event_crc(rk, record.index, record.at, record.commit_count, last, &body.bytes);
+            blobs::write(&body.blobs, self.db)?;
+            self.insert_event.execute(params![
+                rk,
+                record.index.0 as i64,
+                record.at.0 as i64,
+                record.commit_count as i64,
+                last.map(|index| index.0 as i64),
+                i64::from(crc),
+                body.bytes,
+                blobs::column(&body.blobs),
+            ])?;
+            self.batch.events += 1;
+            self.batch.event_bytes += body.bytes.len() as u64;
         }
+        self.update_row(run, is_kept, sets_attributes, sets_external_state)
+    }
+
+    /// Writes the row of a run if its status changed or new records set something that it has.
+    fn update_row(&mut self, run: RunRef, is_kept: bool, sets_attributes: bool, sets_external_state: bool) -> Outcome<()> {
         let loaded = &mut self.set.runs[run];
         let (rk, head) = (loaded.own.rk, &loaded.head);
         if sets_external_state {
@@ -168,26 +186,6 @@ impl Writer<'_> {
             self.db.run("DELETE FROM attributes WHERE rk = ?1", [rk])?;
             put_attributes(self.db, rk, &head.attributes)?;
         }
-        Ok(())
-    }
-
-    /// Inserts an event row, the only insert of a plain step.
-    fn insert_record(&mut self, rk: i64, record: &NewRecord<Body>) -> Outcome<()> {
-        let (body, last) = (&record.body, record.last_commit);
-        let crc = event_crc(rk, record.index, record.at, record.commit_count, last, &body.bytes);
-        blobs::write(&body.blobs, self.db)?;
-        self.insert_event.execute(params![
-            rk,
-            record.index.0 as i64,
-            record.at.0 as i64,
-            record.commit_count as i64,
-            last.map(|index| index.0 as i64),
-            i64::from(crc),
-            body.bytes,
-            blobs::column(&body.blobs),
-        ])?;
-        self.batch.events += 1;
-        self.batch.event_bytes += body.bytes.len() as u64;
         Ok(())
     }
 
@@ -275,7 +273,7 @@ impl Writer<'_> {
     pub(crate) fn announce_due(&mut self, at: Timestamp) {
         if at.0 < self.shared.announced_due.load(Ordering::Relaxed) {
             self.shared.announced_due.store(at.0, Ordering::Relaxed);
-            self.set.notify(|_| StoredChange::DueAt(at));
+            self.set.notify(|_| Change::DueAt(at));
         }
     }
 }

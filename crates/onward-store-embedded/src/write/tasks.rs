@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use onward_core::task::{Task, TaskState};
 use onward_core::{CallId, Index, Name, Timestamp, WorkerId};
+use onward_store::durable::Blobs;
 use onward_store::durable::seal::{DELAYED, task_state_number};
-use onward_store::durable::{Blobs, StoredChange};
 use onward_store::unit_of_work::{self, block_on_ready};
-use onward_store::{ClaimTasks, Expired, StoreError};
+use onward_store::{Change, ClaimTasks, Expired, StoreError};
 use rusqlite::{Connection, Row, params};
 
 use crate::error::{Outcome, Trouble, damage_of_run, damaged_row, is_repairable, read_error};
@@ -44,7 +44,7 @@ impl Writer<'_> {
                 }
             };
             self.db.run("UPDATE tasks SET state = 0 WHERE tk = ?1", [row.tk])?;
-            self.set.notify(|_| StoredChange::TaskQueued { task: Box::new(task) });
+            self.set.notify(|_| Change::TaskQueued { task: Box::new(task) });
         }
         Ok(is_cut)
     }

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use onward_core::{Epoch, RunKey, Timestamp};
 use onward_store::StoreError;
@@ -184,6 +184,7 @@ impl<'c> Writer<'c> {
         })
     }
 
+    /// Executes operations in one transaction; once it is durable, releases their replies and then calls the listeners.
     fn run_batch(&mut self, ops: &mut Vec<Op>) {
         failpoint::hit("before_batch");
         let started = Instant::now();
@@ -217,38 +218,37 @@ impl<'c> Writer<'c> {
             Ok(()) => self.commit.raw_execute().err().map(|error| Failure::of_commit(&error)),
         };
         let sync_done = Instant::now();
-        self.shared.count(|stats| {
-            stats.batches += 1;
-            stats.operations += self.batch.pending.len() as u64;
-            stats.events += self.batch.events;
-            stats.event_bytes += self.batch.event_bytes;
-            stats.sql += sql_done - started;
-            stats.sync += sync_done - sql_done;
-        });
-        let is_full = failure == Some(Failure::Full);
-        // A batch without writes says nothing about space.
-        if is_full || (failure.is_none() && self.mark.has_grown(self.log.commits())) {
-            self.shared.is_full.store(is_full, Ordering::Relaxed);
-        }
-        match failure {
-            Some(failure) => self.fail_batch(failure),
-            None => {
-                failpoint::hit("after_commit");
-                self.mark.note(self.log.commits(), self.log.pages());
-                self.answer(&listeners);
+        self.count_batch(failure.as_ref(), sql_done - started, sync_done - sql_done);
+        if let Some(failure) = failure {
+            self.fail_batch(failure);
+        } else {
+            failpoint::hit("after_commit");
+            self.mark.note(self.log.commits(), self.log.pages());
+            failpoint::hit("before_reply");
+            self.batch.pending.drain(..).for_each(|pending| pending.release()); // T1
+            failpoint::hit("after_reply");
+            for change in self.set.changes.drain(..) {
+                listeners.iter().for_each(|listener| listener.changed(&change));
             }
         }
         self.shared.count(|stats| stats.reply += sync_done.elapsed());
         self.trim();
     }
 
-    /// Sends the replies of a durable batch, then notifies listeners (T1).
-    fn answer(&mut self, listeners: &[Arc<dyn onward_store::Listener>]) {
-        failpoint::hit("before_reply");
-        self.batch.pending.drain(..).for_each(|pending| pending.release());
-        failpoint::hit("after_reply");
-        for change in self.set.changes.drain(..) {
-            listeners.iter().for_each(|listener| listener.changed(change.as_change()));
+    /// Adds the batch to the statistics, and notes whether the disk is full.
+    fn count_batch(&self, failure: Option<&Failure>, sql: Duration, sync: Duration) {
+        self.shared.count(|stats| {
+            stats.batches += 1;
+            stats.operations += self.batch.pending.len() as u64;
+            stats.events += self.batch.events;
+            stats.event_bytes += self.batch.event_bytes;
+            stats.sql += sql;
+            stats.sync += sync;
+        });
+        let is_full = failure == Some(&Failure::Full);
+        // A batch without writes says nothing about space.
+        if is_full || (failure.is_none() && self.mark.has_grown(self.log.commits())) {
+            self.shared.is_full.store(is_full, Ordering::Relaxed);
         }
     }
 

@@ -17,8 +17,8 @@ use crate::shared::ServerShared;
 use crate::write::unit::UnitOfWork;
 use futures_util::FutureExt;
 use onward_core::{RunKey, Timestamp};
+use onward_store::Change;
 use onward_store::StoreError;
-use onward_store::durable::StoredChange;
 use onward_store::sync::{panic_message, random_u64};
 
 /// Maximum number of attempts.
@@ -94,7 +94,7 @@ impl LazyConnection {
 
 /// Changes that are published after a transaction.
 pub(crate) struct Aftermath {
-    pub changes: Vec<StoredChange>,
+    pub changes: Vec<Change>,
     pub due: Option<Timestamp>,
 }
 

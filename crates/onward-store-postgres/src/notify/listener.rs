@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use onward_core::Timestamp;
 use onward_store::Change;
-use onward_store::durable::StoredChange;
 use onward_store::sync;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -60,7 +59,7 @@ impl Notifications {
         sync::lock(&self.state)
     }
 
-    pub fn add(&self, changes: &[StoredChange], due: Option<Timestamp>) {
+    pub fn add(&self, changes: &[Change], due: Option<Timestamp>) {
         let mut state = self.lock();
         if state.is_alone() {
             return;
@@ -100,7 +99,7 @@ pub(crate) async fn run(shared: Arc<ServerShared>, listen: bool) {
         let opened = if listen { Db::listening(&shared.entrance).await } else { Db::deaf(&shared.entrance).await };
         if let Ok((db, mut payloads)) = opened {
             if !std::mem::take(&mut is_first) {
-                shared.tell_change(Change::Missed);
+                shared.tell_change(&Change::Missed);
             }
             let _ = serve(&shared, &db, &mut payloads).await;
         }
@@ -167,13 +166,13 @@ async fn hear(shared: &ServerShared, db: &Db, payload: &str) -> Outcome<()> {
         shared.pulse.stir();
     }
     shared.tell_here(Vec::new(), words.due);
-    words.grown.iter().for_each(|(run, ends)| shared.tell_change(Change::Elsewhere { run, ends: *ends }));
-    words.work.iter().for_each(|namespace| shared.tell_change(Change::WorkElsewhere { namespace }));
+    words.grown.into_iter().for_each(|(run, ends)| shared.tell_change(&Change::Elsewhere { run, ends }));
+    words.work.into_iter().for_each(|namespace| shared.tell_change(&Change::WorkElsewhere { namespace }));
     if words.has_deliveries {
-        shared.tell_change(Change::OutboxGrew);
+        shared.tell_change(&Change::OutboxGrew);
     }
     if words.is_cut {
-        shared.tell_change(Change::Missed);
+        shared.tell_change(&Change::Missed);
     }
     Ok(())
 }
@@ -192,7 +191,7 @@ async fn read_broadcasts(shared: &ServerShared, db: &Db, numbers: Option<BTreeSe
     for row in &rows {
         let is_new = shared.notifications.lock().read.insert(row.get(0));
         if is_new {
-            shared.tell_change(Change::Broadcast { message: row.get(1) });
+            shared.tell_change(&Change::Broadcast { message: row.get(1) });
         }
     }
     let mut state = shared.notifications.lock();

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::{Namespace, RunId, RunKey, Timestamp};
-use onward_store::durable::StoredChange;
+use onward_store::Change;
 
 /// Below the limit of PostgreSQL, 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
@@ -29,15 +29,17 @@ impl Words {
         *self == Words::default()
     }
 
-    pub fn add(&mut self, changes: &[StoredChange], due: Option<Timestamp>) {
+    pub fn add(&mut self, changes: &[Change], due: Option<Timestamp>) {
         self.due = [self.due, due].into_iter().flatten().min();
         for change in changes {
             match change {
-                StoredChange::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
-                StoredChange::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
-                StoredChange::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
-                StoredChange::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
-                StoredChange::OutboxGrew => self.has_deliveries = true,
+                Change::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
+                Change::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
+                Change::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
+                Change::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
+                Change::OutboxGrew => self.has_deliveries = true,
+                // Changes of other processes are not passed on.
+                Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Broadcast { .. } | Change::Missed => {}
             }
         }
     }

@@ -8,7 +8,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use onward_store::durable::StoredChange;
+use onward_store::Change;
 use onward_store::sync;
 
 /// Slightly more than the polling interval.
@@ -65,8 +65,8 @@ impl Pulse {
         state.last = None;
     }
 
-    pub fn stir_by(&self, changes: &[StoredChange]) {
-        let is_stirring = |item: &StoredChange| !matches!(item, StoredChange::Appended { .. } | StoredChange::DueAt(_));
+    pub fn stir_by(&self, changes: &[Change]) {
+        let is_stirring = |item: &Change| !matches!(item, Change::Appended { .. } | Change::DueAt(_));
         if changes.iter().any(is_stirring) {
             self.stir();
         }

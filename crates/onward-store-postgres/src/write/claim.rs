@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use onward_core::task::Task;
 use onward_core::{Index, Name, Record, RunKey, Timestamp};
+use onward_store::durable::large;
 use onward_store::durable::seal::number;
-use onward_store::durable::{StoredChange, large};
 use onward_store::unit_of_work::{QueuedTask, RunRef};
-use onward_store::{ClaimRuns, ClaimTasks};
+use onward_store::{Change, ClaimRuns, ClaimTasks};
 
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
@@ -173,7 +173,7 @@ impl UnitOfWork<'_> {
                 let is_locked = !task.is_recorded() || self.numbers.contains_key(rk);
                 // Operations on a damaged run report it.
                 if !is_locked && !self.damaged.contains_key(&task.id.run) {
-                    self.set.notify(|_| StoredChange::TaskQueued { task: Box::new(task.clone()) });
+                    self.set.notify(|_| Change::TaskQueued { task: Box::new(task.clone()) });
                 }
                 is_locked
             });
@@ -202,7 +202,7 @@ impl UnitOfWork<'_> {
                 continue; // decided in this transaction
             }
             let Ok(task) = self.whole(row.get(0), task).await else { continue };
-            self.set.notify(|_| StoredChange::TaskQueued { task: Box::new(task.clone()) });
+            self.set.notify(|_| Change::TaskQueued { task: Box::new(task.clone()) });
             shown.push((row.get(0), QueuedTask { task, order: row.get(2) }));
         }
         // If none could be changed, another pass would not change any either.

@@ -25,7 +25,7 @@ struct Heard {
 }
 
 impl Listener for Ear {
-    fn changed(&self, change: Change<'_>) {
+    fn changed(&self, change: &Change) {
         let mut heard = self.heard.lock().unwrap();
         match change {
             Change::Elsewhere { run, .. } => heard.elsewhere.push(run.clone()),

@@ -110,13 +110,13 @@ impl Recorder {
 }
 
 impl Listener for Recorder {
-    fn changed(&self, change: Change<'_>) {
+    fn changed(&self, change: &Change) {
         let mut heard = self.heard.lock().unwrap();
         match change {
             Change::Appended { record, .. } => heard.indexes.push(record.index),
             Change::RunPending { .. } => heard.pending += 1,
             Change::TaskQueued { .. } => heard.queued += 1,
-            Change::DueAt(at) => heard.due.push(at),
+            Change::DueAt(at) => heard.due.push(*at),
             Change::OutboxGrew => heard.outbox_messages += 1,
             Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Broadcast { .. } | Change::Missed => {} // remote changes
         }

@@ -3,7 +3,6 @@
 //! Must not need what only the writer thread knows: a body contains neither index nor time.
 
 use onward_core::log::CommitHeader;
-use onward_core::run::Input;
 use onward_core::{Event, Index, Record, Timestamp};
 
 use super::large::Blobs;
@@ -19,10 +18,6 @@ impl Body {
     /// Returns the number of bytes written for it.
     pub fn weight(&self) -> usize {
         self.bytes.len() + self.blobs.blobs.iter().map(|(_, data)| data.len()).sum::<usize>()
-    }
-
-    pub fn of_input(input: &Input) -> Body {
-        Body::encode(None, &mut vec![input.event.clone()])
     }
 
     pub fn of_record(record: &Record) -> Body {

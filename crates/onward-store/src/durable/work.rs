@@ -154,7 +154,7 @@ impl StartRun {
     pub fn encode(run: NewRun, claim: Option<WorkerId>, payload_bytes_max: usize) -> Result<Arc<StartRun>, StoreError> {
         let start = StartRun::check(run, claim, payload_bytes_max)?;
         let body = Some(Body::encode(None, &mut vec![start.run.started.clone().into()]));
-        let signal_body = start.run.signal.as_deref().map(Body::of_input);
+        let signal_body = start.run.signal.as_ref().map(|signal| Body::encode(None, &mut vec![signal.event.clone()]));
         Ok(Arc::new(StartRun { body, signal_body, ..start }))
     }
 }
@@ -214,7 +214,7 @@ impl RestoreWork {
 /// Checks and encodes an input.
 pub fn encode_input(input: Input, payload_bytes_max: usize) -> Result<(Input, Body), StoreError> {
     payloads::check_input(&input, payload_bytes_max)?;
-    let body = Body::of_input(&input);
+    let body = Body::encode(None, &mut vec![input.event.clone()]);
     Ok((input, body))
 }
 

@@ -10,9 +10,8 @@ use onward_core::transfer::is_same_log;
 use onward_core::{CallId, Epoch, Hash, Record, RunHead, RunKey, Timestamp};
 
 use super::state::{Generation, MemoryState};
-use crate::durable::StoredChange;
 use crate::unit_of_work::{Due, LoadedRun, QueuedTask, Rows, RunRef, Table, Wanted, WorkingSet};
-use crate::{ClaimRuns, ClaimTasks, OutboxId, StoreError};
+use crate::{Change, ClaimRuns, ClaimTasks, OutboxId, StoreError};
 
 /// One operation on the maps.
 pub struct MemoryRows<'s> {
@@ -195,7 +194,7 @@ impl Rows for MemoryRows<'_> {
             self.state.delayed.pop_first();
             let queued = self.state.runs.get(&key).and_then(|run| run.tasks.get(&call_id));
             if let Some(queued) = queued.filter(|queued| queued.task.may_be_claimed(self.set.now)) {
-                self.state.changes.push(StoredChange::TaskQueued { task: Box::new(queued.task.clone()) });
+                self.state.changes.push(Change::TaskQueued { task: Box::new(queued.task.clone()) });
             }
         }
         Ok(false)

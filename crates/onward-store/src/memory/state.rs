@@ -7,9 +7,8 @@ use onward_core::run::{OutboxMessage, Wait};
 use onward_core::{CallId, KindSchemas, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::admission::TakenSlot;
-use crate::durable::StoredChange;
 use crate::unit_of_work::{QueuedTask, Timer};
-use crate::{DeletedRun, OutboxId, shown};
+use crate::{Change, DeletedRun, OutboxId, shown};
 
 #[derive(Default)]
 pub struct MemoryState {
@@ -26,7 +25,7 @@ pub struct MemoryState {
     pub kinds: Vec<KindSchemas>,
     pub ledger: BTreeMap<LedgerKey, LedgerSum>,
     /// Changes not yet delivered to listeners.
-    pub changes: Vec<StoredChange>,
+    pub changes: Vec<Change>,
     /// The earliest due time announced to listeners.
     pub announced_due: Option<Timestamp>,
     /// Tasks that become visible later and are not announced yet.
@@ -89,7 +88,7 @@ impl MemoryState {
     pub fn announce(&mut self, at: Timestamp) {
         if self.announced_due.is_none_or(|known| at < known) {
             self.announced_due = Some(at);
-            self.changes.push(StoredChange::DueAt(at));
+            self.changes.push(Change::DueAt(at));
         }
     }
 

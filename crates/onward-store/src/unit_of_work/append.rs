@@ -2,14 +2,14 @@
 
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun};
-use onward_core::{Event, Record, RunHead, RunKey, Timestamp};
+use onward_core::{Event, Record, RunHead, RunKey};
 
 use super::claim::claim;
 use super::effects::carry_out;
-use super::{LoadedRun, RecordBody, RowError, Rows, RunRef, Wanted, require, settle};
+use super::{LoadedRun, RecordBody, Rows, RunRef, Table, Wanted, require, settle};
 use crate::admission::{self, Admission, TakenSlot};
-use crate::durable::{Body, StartRun, StoredChange};
-use crate::{Appended, ClaimedRun, Started, StoreError};
+use crate::durable::{Body, StartRun};
+use crate::{Appended, Change, ClaimedRun, Started, StoreError};
 
 /// Appends a worker's commit.
 pub async fn commit<R: Rows>(rows: &mut R, commit: Commit, encoded: Option<Body>) -> Result<Committed, R::Error> {
@@ -62,7 +62,7 @@ fn put_first<R: Rows>(rows: &mut R, run: RunRef, first: Record, encoded: Option<
     let body = R::Body::of(&first, encoded);
     let set = rows.set();
     set.put_record(run, &first, body);
-    set.notify(|set| StoredChange::Appended { head: set.runs[run].head.clone(), record: first });
+    set.notify(|set| Change::Appended { head: set.runs[run].head.clone(), record: first });
 }
 
 /// Starts a run, or finds it.
@@ -76,7 +76,7 @@ pub async fn start_run<R: Rows>(rows: &mut R, start: StartRun) -> Result<Started
             return Err(StoreError::RunExists { key }.into()); // L18
         }
         let signal = match signal {
-            Some(signal) => Some(append_to(rows, run, *signal, signal_body).await?),
+            Some(signal) => Some(append_input(rows, &key, *signal, signal_body).await?),
             None => None,
         };
         return Ok(Started { created: false, head: rows.set().runs[run].shown(), signal, claimed: None });
@@ -86,8 +86,10 @@ pub async fn start_run<R: Rows>(rows: &mut R, start: StartRun) -> Result<Started
         None => None,
     };
     let (mut head, first) = RunHead::start(key, started, rows.set().now);
-    // Decided before anything is changed: if the signal is refused, the whole call is.
-    let admission = signal.map(|signal| admit_first(&head, *signal, rows.set().now)).transpose()?;
+    // Decided before anything is changed: if the signal is refused, the whole call is. There are no rows to load yet.
+    let now = rows.set().now;
+    let admit_first = |signal: Box<Input>| admission::admit(&head, *signal, None, now, &Table::empty(), &Table::empty());
+    let admission = signal.map(admit_first).transpose()?;
     let effects = head.start_effects(&first);
     let (own, epoch) = rows.new_run(head.epoch)?;
     head.epoch = epoch;
@@ -115,11 +117,6 @@ pub async fn start_run<R: Rows>(rows: &mut R, start: StartRun) -> Result<Started
     Ok(Started { created: true, head: rows.set().runs[run].shown(), signal, claimed })
 }
 
-/// Decides about the signal of a start: the run has no idempotency records and no waits yet.
-fn admit_first(head: &RunHead, signal: Input, now: Timestamp) -> Result<Admission, StoreError> {
-    admission::admit(head, signal, None, now, |_| Ok(None), |_| Ok(None))
-}
-
 /// Sends a child its `on_parent_close` action if its parent closed before the child was created (L19).
 fn apply_parent_close<R: Rows>(rows: &mut R, child: RunRef, parent: RunRef) {
     let set = rows.set();
@@ -136,21 +133,15 @@ pub async fn append_input<R: Rows>(
     encoded: Option<Body>,
 ) -> Result<Appended, R::Error> {
     let run = require(rows, key).await?;
-    append_to(rows, run, input, encoded).await
-}
-
-pub(super) async fn append_to<R: Rows>(
-    rows: &mut R,
-    run: RunRef,
-    input: Input,
-    encoded: Option<Body>,
-) -> Result<Appended, R::Error> {
     if let Event::TaskAttemptEnded(attempt) = &input.event
         && let Some(counted) = rows.find_counted(run, attempt).await?
     {
         return Ok(counted);
     }
-    let admission = admit(rows, run, input, None).await?;
+    load_for_admission(rows, run, &input, None).await?;
+    let now = rows.input_time(run);
+    let loaded = &rows.set().runs[run];
+    let admission = admission::admit(&loaded.head, input, None, now, &loaded.slots, &loaded.waits)?;
     let answer = admission.answer();
     if !answer.repeated {
         take_input(rows, run, admission, encoded).await?;
@@ -168,20 +159,26 @@ pub(super) async fn append_outcome<R: Rows>(
     input: Input,
     cost: Option<TaskAttemptEnded>,
 ) -> Result<bool, R::Error> {
-    let admission = match admit(rows, run, input, cost).await {
+    load_for_admission(rows, run, &input, cost.as_ref()).await?;
+    let now = rows.input_time(run);
+    let loaded = &rows.set().runs[run];
+    let admission = match admission::admit(&loaded.head, input, cost, now, &loaded.slots, &loaded.waits) {
         Ok(admission) => admission,
-        Err(error) => match error.refusal()? {
-            StoreError::RunNotFound { .. } | StoreError::Refused(_) => return Ok(false),
-            error => return Err(error.into()),
-        },
+        Err(StoreError::Refused(_)) => return Ok(false),
+        Err(error) => return Err(error.into()),
     };
     take_input(rows, run, admission, None).await?;
     settle(rows, run);
     Ok(true)
 }
 
-/// Loads what the decision about an input needs, and decides.
-async fn admit<R: Rows>(rows: &mut R, run: RunRef, input: Input, cost: Option<TaskAttemptEnded>) -> Result<Admission, R::Error> {
+/// Loads the rows that the decision about an input needs.
+async fn load_for_admission<R: Rows>(
+    rows: &mut R,
+    run: RunRef,
+    input: &Input,
+    cost: Option<&TaskAttemptEnded>,
+) -> Result<(), R::Error> {
     let slots = cost.iter().map(|cost| cost.once().key).chain(input.once.iter().map(|once| once.key.clone()));
     let slots: Vec<String> = slots.collect();
     if !slots.is_empty() {
@@ -190,14 +187,10 @@ async fn admit<R: Rows>(rows: &mut R, run: RunRef, input: Input, cost: Option<Ta
     if let Some(call_id) = input.needs_wait() {
         rows.load(run, Wanted::Wait(call_id)).await?;
     }
-    let now = rows.input_time(run);
-    let loaded = &rows.set().runs[run];
-    let slot = |key: &str| Ok(loaded.slots.get(&key.to_owned()).cloned());
-    let wait = |call_id: &_| Ok(loaded.waits.get(call_id).map(|wait| wait.generation));
-    Ok(admission::admit::<StoreError>(&loaded.head, input, cost, now, slot, wait)?)
+    Ok(())
 }
 
-/// Applies what [`admit`] decided; the caller settles the run.
+/// Applies what [`admission::admit`] decided; the caller settles the run.
 async fn take_input<R: Rows>(rows: &mut R, run: RunRef, admission: Admission, encoded: Option<Body>) -> Result<(), R::Error> {
     let Admission::Taken { head, admitted, slots, .. } = admission else { return Ok(()) };
     let (index, at) = (admitted.record.index, admitted.record.at);
@@ -222,7 +215,7 @@ async fn take<R: Rows>(
     let body = R::Body::of(&record, encoded);
     let set = rows.set();
     set.put_record(run, &record, body);
-    set.notify(|set| StoredChange::Appended { head: set.runs[run].shown(), record });
+    set.notify(|set| Change::Appended { head: set.runs[run].shown(), record });
     for effect in effects {
         carry_out(rows, run, effect, index, at).await?;
     }

@@ -7,7 +7,7 @@
 
 use onward_core::{Epoch, RunKey, Status, WorkerId};
 
-use super::append::append_to;
+use super::append::append_input;
 use super::{Rows, RunRef, require, settle};
 use crate::durable::ClaimRun;
 use crate::{ClaimRuns, ClaimedOne, ClaimedRun, StoreError};
@@ -34,7 +34,7 @@ pub async fn claim_run<R: Rows>(rows: &mut R, request: ClaimRun) -> Result<Claim
         return Err(StoreError::RunHeld { key }.into());
     }
     let appended = match input {
-        Some((input, encoded)) => Some(append_to(rows, run, input, encoded).await?),
+        Some((input, encoded)) => Some(append_input(rows, &key, input, encoded).await?),
         None => None,
     };
     let mut claimed = claim(rows, run, &worker);

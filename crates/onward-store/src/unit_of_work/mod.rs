@@ -32,8 +32,7 @@ pub use table::Table;
 pub use tasks::{claim_tasks, report_task, retry_task};
 pub use working_set::{LoadedRun, NewRecord, QueuedTask, RecordBody, RunRef, Runs, Timer, WorkingSet};
 
-use crate::durable::StoredChange;
-use crate::{Appended, ClaimRuns, ClaimTasks, StoreError};
+use crate::{Appended, Change, ClaimRuns, ClaimTasks, StoreError};
 
 /// Access to the rows of a store, for one operation or one batch of operations.
 ///
@@ -171,7 +170,7 @@ pub fn settle<R: Rows>(rows: &mut R, run: RunRef) {
         let set = rows.set();
         let order = set.next_order();
         set.runs[run].ready = Some(order);
-        set.notify(|set| StoredChange::RunPending { head: set.runs[run].head.clone() });
+        set.notify(|set| Change::RunPending { head: set.runs[run].head.clone() });
     }
 }
 

@@ -6,8 +6,8 @@ use onward_core::{Hash, Index, Record, RunKey};
 
 use super::{LoadedRun, QueuedTask, RecordBody, Rows, RunRef, Timer, Wanted, require, settle};
 use crate::admission::TakenSlot;
-use crate::durable::{RestoreWork, StoredChange};
-use crate::{Restore, Restored, StoreError};
+use crate::durable::RestoreWork;
+use crate::{Change, Restore, Restored, StoreError};
 
 /// Writes the logs of a run, or of its next generation, unless they are there already.
 pub async fn restore_run<R: Rows>(rows: &mut R, work: &RestoreWork) -> Result<Restored, R::Error> {
@@ -40,7 +40,7 @@ pub async fn restore_run<R: Rows>(rows: &mut R, work: &RestoreWork) -> Result<Re
     let run = require(rows, key).await?;
     let set = rows.set();
     let record = logs.last().and_then(|log| log.last()).expect("a log has records");
-    set.notify(|set| StoredChange::Appended { head: set.runs[run].head.clone(), record: record.clone() });
+    set.notify(|set| Change::Appended { head: set.runs[run].head.clone(), record: record.clone() });
     work.restore.outbox.iter().for_each(|message| set.send(run, message.clone()));
     settle(rows, run);
     rows.save().await?;
@@ -72,7 +72,11 @@ async fn put_generation<R: Rows>(rows: &mut R, key: &RunKey, log: &[Record], pro
             (commit_count, last_commit) = (header.n + 1, Some(record.index));
         }
         let body = R::Body::of(record, None);
-        rows.set().push_record(run, record, commit_count, last_commit, body);
+        let set = rows.set();
+        set.put_record(run, record, body);
+        // The head is that of the end of the log.
+        let added = set.runs[run].records.last_mut().expect("the record was just added");
+        (added.commit_count, added.last_commit) = (commit_count, last_commit);
     }
     put_rows(rows, run, projection);
     Ok(())

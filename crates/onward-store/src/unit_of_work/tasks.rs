@@ -5,7 +5,7 @@ use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId};
 
-use super::append::{append_outcome, append_to};
+use super::append::{append_input, append_outcome};
 use super::{QueuedTask, RowError, Rows, RunRef, Wanted};
 use crate::durable::Report;
 use crate::{ClaimTasks, StoreError};
@@ -105,16 +105,15 @@ enum Begun {
 
 /// Records an attempt; if the run's budget refuses it, records the pause instead.
 async fn begin_attempt<R: Rows>(rows: &mut R, id: &TaskId, attempted: Input) -> Result<Begun, R::Error> {
-    let appended = match rows.load_run(&id.run).await {
-        Ok(None) => return Ok(Begun::No),
-        Ok(Some(run)) => append_to(rows, run, attempted, None).await.map(|_| run),
-        Err(error) => Err(error),
-    };
-    let refused = match appended {
+    let refused = match append_input(rows, &id.run, attempted, None).await {
         Ok(_) => return Ok(Begun::Yes),
         Err(error) => error.refusal()?,
     };
-    let StoreError::Refused(refusal) = refused else { return Ok(Begun::Damaged(refused)) };
+    let refusal = match refused {
+        StoreError::Refused(refusal) => refusal,
+        StoreError::RunNotFound { .. } => return Ok(Begun::No),
+        refused => return Ok(Begun::Damaged(refused)),
+    };
     if let Some(pause) = refusal.pause()
         && let Some(run) = rows.load_run(&id.run).await?
     {

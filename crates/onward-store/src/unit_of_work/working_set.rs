@@ -11,8 +11,8 @@ use onward_core::{CallId, Event, Hash, Index, Record, RunHead, RunKey, Timestamp
 
 use super::table::Table;
 use crate::admission::TakenSlot;
-use crate::durable::{Body, StoredChange};
-use crate::{SESSION_DEFAULT, shown};
+use crate::durable::Body;
+use crate::{Change, SESSION_DEFAULT, shown};
 
 /// The loaded runs of one operation or batch, and everything it adds. `X` is what the store keeps with a run, `B` the stored form
 /// of a record.
@@ -25,7 +25,7 @@ pub struct WorkingSet<X, B> {
     /// Messages to other runs, with their senders.
     pub outbox: Vec<(RunRef, OutboxMessage)>,
     /// Changes for listeners, in order.
-    pub changes: Vec<StoredChange>,
+    pub changes: Vec<Change>,
     /// False if there are no listeners: then no changes are collected.
     pub has_listeners: bool,
     /// The earliest time at which something becomes due.
@@ -189,7 +189,7 @@ impl<X, B> WorkingSet<X, B> {
     }
 
     /// Adds a change for listeners, if there are any.
-    pub fn notify(&mut self, change: impl FnOnce(&Self) -> StoredChange) {
+    pub fn notify(&mut self, change: impl FnOnce(&Self) -> Change) {
         if self.has_listeners {
             let change = change(self);
             self.changes.push(change);
@@ -203,7 +203,7 @@ impl<X, B> WorkingSet<X, B> {
     /// Announces that a task is claimable, or when it becomes due.
     pub fn announce_task(&mut self, task: &Task) {
         if task.may_be_claimed(self.now) {
-            self.notify(|_| StoredChange::TaskQueued { task: Box::new(task.clone()) });
+            self.notify(|_| Change::TaskQueued { task: Box::new(task.clone()) });
         } else if task.waits_its_turn() {
             self.announce_due(task.visible_at);
         }
@@ -225,22 +225,16 @@ impl<X, B> WorkingSet<X, B> {
         self.change(run).timers.put(call_id, timer);
     }
 
-    /// Adds a record to the log of a run whose head has it already.
+    /// Adds a record to the log of a run whose head has it already, with the commits of that head.
     pub fn put_record(&mut self, run: RunRef, record: &Record, body: B) {
-        let head = &self.runs[run].head;
-        let (commit_count, last_commit) = (head.next_commit, head.last_commit.map(|last| last.index));
-        self.push_record(run, record, commit_count, last_commit, body);
-    }
-
-    pub(super) fn push_record(&mut self, run: RunRef, record: &Record, commit_count: u64, last_commit: Option<Index>, body: B) {
         self.record_count += 1;
         let loaded = self.change(run);
         loaded.records.push(NewRecord {
             generation: loaded.head.generation,
             index: record.index,
             at: record.at,
-            commit_count,
-            last_commit,
+            commit_count: loaded.head.next_commit,
+            last_commit: loaded.head.last_commit.map(|last| last.index),
             body,
             is_kept_in_head: record.events.iter().any(Event::is_kept_in_head),
             sets_attributes: record.events.iter().any(|event| matches!(event, Event::AttributeSet(_))),
@@ -251,7 +245,7 @@ impl<X, B> WorkingSet<X, B> {
     pub fn send(&mut self, from: RunRef, message: OutboxMessage) {
         self.touch(from);
         self.outbox.push((from, message));
-        self.notify(|_| StoredChange::OutboxGrew);
+        self.notify(|_| Change::OutboxGrew);
     }
 
     /// Opens a session for a worker that got a run, unless it has one. The store announces the end of a new session.

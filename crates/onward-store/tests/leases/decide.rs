@@ -13,6 +13,7 @@ use onward_core::{
     CallId, CommitId, Epoch, Event, Name, Namespace, Payload, RunHead, RunId, RunKey, Status, Timestamp, WorkerId,
 };
 use onward_store::admission::{Admission, TakenSlot, admit};
+use onward_store::unit_of_work::Table;
 use onward_store::{SESSION_DEFAULT, StoreError};
 
 use crate::guards::{Guard, Rules};
@@ -184,7 +185,9 @@ impl Tx {
     pub fn input(&mut self, rules: Rules, input: Input) -> Decided<Answer> {
         let Some(run) = &self.run else { return Ok(Answer::Refused("run_not_found")) };
         let slot = run.slot.clone().filter(|_| rules.has(Guard::SignalSlot));
-        match admit(&run.head, input, None, self.now, |_| Ok::<_, StoreError>(slot.clone()), |_| Ok(None)) {
+        let (mut slots, waits) = (Table::empty(), Table::empty());
+        input.once.iter().for_each(|once| slots.learn(once.key.clone(), slot.clone()));
+        match admit(&run.head, input, None, self.now, &slots, &waits) {
             Err(error) => Ok(Answer::Refused(error.code())),
             Ok(Admission::Repeated(_)) => Ok(Answer::Done),
             Ok(Admission::Taken { head, admitted, slots, .. }) => {

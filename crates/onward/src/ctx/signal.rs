@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+#[cfg(feature = "agents")]
+use onward_core::Payload;
 use onward_core::conversation::ENTRY_SIGNAL;
 use onward_core::engine::Pattern;
-use onward_core::{CallId, Failure, Index, Name, Payload, RunId, RunKey};
+use onward_core::{CallId, Failure, Index, Name, RunId, RunKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -217,24 +219,7 @@ impl<T: DeserializeOwned> Recv<T> {
             return Poll::Ready(Ok(()));
         }
         drop(state);
-        self.poll_answer(cx).map_ok(drop)
-    }
-
-    /// Polls for the payload that ends the wait.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
-        let mut state = self.cell.lock();
-        match state.engine.poll_call(&self.call_id) {
-            None => {
-                state.watch(&self.call_id, cx);
-                Poll::Pending
-            }
-            Some(result) => {
-                state.unwatch(&self.call_id);
-                drop(state);
-                (self.waiting, self.over) = (false, true);
-                Poll::Ready(result)
-            }
-        }
+        self.poll_named(cx).map_ok(drop)
     }
 
     fn poll_named(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Name, T)>> {
@@ -254,13 +239,16 @@ impl<T: DeserializeOwned> Recv<T> {
             self.waiting = true;
         }
         let name = state.engine.signal_name(&self.call_id);
+        let Some(answer) = state.engine.poll_call(&self.call_id) else {
+            state.watch(&self.call_id, cx);
+            return Poll::Pending;
+        };
+        state.unwatch(&self.call_id);
         drop(state);
-        self.poll_answer(cx).map_ok(|payload| (name, payload)).map(|answered| {
-            let (name, payload) = answered?;
-            // Answers without a signal are failures, so this name is never returned.
-            let name = name.unwrap_or_else(|| Name::new("canceled").expect("a constant name"));
-            Ok((name, payload.read()?))
-        })
+        (self.waiting, self.over) = (false, true);
+        // Answers without a signal are failures, so this name is never returned.
+        let name = name.unwrap_or_else(|| Name::new("canceled").expect("a constant name"));
+        Poll::Ready(answer.and_then(|payload| Ok((name, payload.read()?))))
     }
 }
 

@@ -44,19 +44,11 @@ impl RunInbox {
         std::mem::take(&mut state.item)
     }
 
-    fn tell(&self, change: impl FnOnce(&mut InboxItem)) {
-        let mut state = self.lock();
-        change(&mut state.item);
-        let waker = state.waker.clone();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
     /// Makes the driver release the run as soon as it waits.
     pub fn evict(&self) {
-        self.tell(|item| item.evict = true);
+        let mut state = self.lock();
+        state.item.evict = true;
+        wake_driver(state);
     }
 
     /// Closes the inbox if it is empty; returns whether it did.
@@ -80,11 +72,15 @@ impl RunInbox {
 
 impl Inbox for RunInbox {
     fn push(&self, record: Record) {
-        self.tell(|item| item.records.push(record));
+        let mut state = self.lock();
+        state.item.records.push(record);
+        wake_driver(state);
     }
 
     fn lost(&self) {
-        self.tell(|item| item.lost = true);
+        let mut state = self.lock();
+        state.item.lost = true;
+        wake_driver(state);
     }
 
     fn ask(&self, question: Question) -> Result<(), Question> {
@@ -93,12 +89,17 @@ impl Inbox for RunInbox {
             return Err(question);
         }
         state.item.questions.push(question);
-        let waker = state.waker.clone();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake_driver(state);
         Ok(())
+    }
+}
+
+/// Wakes the driver, outside of the lock.
+fn wake_driver(state: MutexGuard<'_, InboxState>) {
+    let waker = state.waker.clone();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 

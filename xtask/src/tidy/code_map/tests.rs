@@ -31,3 +31,19 @@ fn functions_of_the_table_are_in_their_files() {
     assert_eq!(problems(&row("RunHead::admit")), Vec::<String>::new());
     assert_eq!(problems(&row("refuse")), ["ARCHITECTURE.md:5: `refuse` is in no file of its row"]);
 }
+
+#[test]
+fn the_figures_of_a_walk_are_those_of_its_lists() {
+    let page = |figures: &str| {
+        let (a, b) = ("`a/src/log/event.rs`: `name`", "`b/src/run/mod.rs`: `RunHead::admit`");
+        format!("## Life of a run\n\n1. First.\n   {a}.\n2. Then.\n   {a}; {b}.\n\nIt passes through {figures}.\n")
+    };
+    let figures = "2 functions in 2 files, 1 of them in 1 files up to (step 1); with those beside, 2 functions in 2 files";
+    assert_eq!(problems(&page(figures)), Vec::<String>::new());
+    let wrong = "2 functions in 1 files; with those beside, 2 functions in 2 files";
+    assert_eq!(problems(&page(wrong)), ["ARCHITECTURE.md:8: the figures of the lists are [2, 2, 2, 2], not [2, 1, 2, 2]"]);
+    assert_eq!(
+        problems("## Life of a run\n\n1. First.\n   Beside: `b/src/run/mod.rs`: `refuse`.\n"),
+        ["ARCHITECTURE.md:4: `refuse` is not in b/src/run/mod.rs"]
+    );
+}
