@@ -44,7 +44,14 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         "postgres" => &["--package", "onward-store-postgres"],
         _ => &["--package", "onward-store", "--package", "onward-store-embedded"],
     };
-    run(operations.arg("test").args(stores).args(["--all-features", "--tests", "--", "many_random_stories", "story"]))?;
+    run(operations.arg("test").args(stores).args([
+        "--all-features",
+        "--tests",
+        "--",
+        "many_random_stories",
+        "story",
+        "random_operations",
+    ]))?;
     if store == "embedded" {
         let mut sizes = cargo(repository);
         sizes.env("ONWARD_SIZES", "full");

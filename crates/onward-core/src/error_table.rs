@@ -1,7 +1,7 @@
 //! The table of error codes: the only place where a code, its HTTP status, its consequence and its hint are written.
 //!
-//! Error enums of all crates map a variant to an [`ErrorCode`]; everything else follows from the row. `docs/errors/README.md` has a
-//! section for every row, and a test compares the two. Once released, a code is never renamed or reused.
+//! Error enums of all crates map a variant to an [`ErrorCode`], most of them with [`error_enum`](crate::error_enum); everything else
+//! follows from the row. `docs/errors/README.md` has a section for every row, and a test compares the two. Once released, a code is never renamed or reused.
 //!
 //! Attempts of models and MCP servers have their hints in onward-llm and onward-mcp, which do not depend on this crate. Rows without
 //! a hint belong to errors whose hint depends on the case; a test lists them.
@@ -19,6 +19,64 @@ pub enum Consequence {
     IsolateRun,
     /// This process cannot write any more.
     StopProcess,
+}
+
+/// What every error has besides its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorInfo {
+    pub code: &'static str,
+    pub consequence: Consequence,
+    pub hint: Option<&'static str>,
+}
+
+impl ErrorInfo {
+    /// Replaces the hint, if there is another one.
+    pub fn with_hint(self, hint: impl Into<Option<&'static str>>) -> ErrorInfo {
+        ErrorInfo { hint: hint.into().or(self.hint), ..self }
+    }
+}
+
+/// Defines an error enum with the functions `info`, `code`, `consequence` and `hint`.
+///
+/// Each variant names its row of the error table. `hint(field) expression` replaces the hint of the row, unless the expression is
+/// `None`. A variant with `(error)` in place of a row contains another error and has its code, consequence and hint.
+#[macro_export]
+macro_rules! error_enum {
+    ($(#[$($meta:tt)+])* pub enum $name:ident {
+        $($(#[$($attribute:tt)+])* $variant:ident $(($(#[$from:ident])? $of:ty))? $({ $($field:ident: $type:ty),* })?
+            => $(($inner:ident))? $($code:ident $(hint($($bound:ident)?) $hint:expr)?)?,)*
+    }) => {
+        $(#[$($meta)+])*
+        pub enum $name {
+            $($(#[$($attribute)+])* $variant $(($(#[$from])? $of))? $({ $($field: $type),* })?,)*
+        }
+
+        impl $name {
+            /// Returns code, consequence and hint.
+            pub fn info(&self) -> $crate::ErrorInfo {
+                match self {
+                    $($name::$variant { $(0: $inner,)? $($($($bound,)?)?)? .. } => {
+                        $($inner.info())? $($crate::ErrorCode::$code.info()$(.with_hint($hint))?)?
+                    })*
+                }
+            }
+
+            /// Returns the stable code, which `docs/errors` describes.
+            pub fn code(&self) -> &'static str {
+                self.info().code
+            }
+
+            /// Returns the reaction that the error requires of its caller.
+            pub fn consequence(&self) -> $crate::Consequence {
+                self.info().consequence
+            }
+
+            /// Returns advice on how to proceed.
+            pub fn hint(&self) -> Option<&'static str> {
+                self.info().hint
+            }
+        }
+    };
 }
 
 /// Row of the table.
@@ -86,6 +144,11 @@ impl ErrorCode {
     /// Returns advice on how to proceed.
     pub fn hint(self) -> Option<&'static str> {
         self.row().hint
+    }
+
+    pub fn info(self) -> ErrorInfo {
+        let ErrorRow { text: code, consequence, hint, .. } = *self.row();
+        ErrorInfo { code, consequence, hint }
     }
 }
 

@@ -28,7 +28,7 @@ pub mod task;
 pub mod time;
 pub mod trace;
 
-pub use error_table::{Consequence, ErrorCode};
+pub use error_table::{Consequence, ErrorCode, ErrorInfo};
 pub use failure::{BoxError, FAILURE_BYTES_MAX, Failure, FailureError};
 pub use hash::Hash;
 pub use id::{Branch, CALL_ID_PARTS_MAX, CallId, Epoch, Index, Name, NameError, Namespace, RunId, RunKey, WorkerId};

@@ -328,7 +328,8 @@ impl Store for EmbeddedStore {
 
     /// Replies at once: sessions are in memory, and a busy disk must not look like a lost worker (F20).
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
-        if let Some(error) = self.refusal() {
+        let stopped = || self.shared.queue.stopped().map(|why| StoreError::Stopped { why });
+        if let Some(error) = self.refusal().or_else(stopped) {
             return refuse(error);
         }
         let known = self.shared.leases.extend(worker, self.shared.clock.steady().after(lease));
@@ -423,3 +424,6 @@ impl std::fmt::Debug for EmbeddedStore {
         f.debug_struct("EmbeddedStore").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

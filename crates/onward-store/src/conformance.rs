@@ -31,6 +31,11 @@ pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     number("ONWARD_SEED").map_or(0..number("ONWARD_CASES").unwrap_or(usual), |seed| seed..seed + 1)
 }
 
+/// Returns whether random tests take their full sample, as in `cargo xtask torture`.
+pub fn is_full_sample() -> bool {
+    std::env::var_os("ONWARD_CASES").is_some()
+}
+
 /// A store under test.
 pub trait Subject: Send {
     fn store(&self) -> Arc<dyn Store>;

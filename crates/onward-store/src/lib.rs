@@ -121,7 +121,8 @@ pub trait Store: Send + Sync {
     /// `claim` is the number of the claim, `lease` the time by which a heartbeat extends it.
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
 
-    /// Makes a quarantined task claimable again (K3); fails with `TaskNotQuarantined` for any other task.
+    /// Makes a task claimable that is quarantined (K3) or waits for a rate limit; fails with `TaskNotQuarantined` for any other
+    /// task.
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()>;
 
     /// Extends every run lease of a worker and opens its session. Returns whether the session was still open: if not, all its

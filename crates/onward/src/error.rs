@@ -1,7 +1,7 @@
 //! Errors of the client API.
 
-use onward_core::{ErrorCode, Failure, NameError};
-use onward_runtime::{RuntimeError, error_enum};
+use onward_core::{Failure, NameError, error_enum};
+use onward_runtime::RuntimeError;
 use onward_store::StoreError;
 
 pub use crate::registry::RegisterError;
@@ -12,43 +12,35 @@ error_enum! {
     #[non_exhaustive]
     pub enum Error {
         #[error(transparent)]
-        Runtime(#[from] RuntimeError) => own,
+        Runtime(#[from] RuntimeError) => (error),
         #[error(transparent)]
-        Register(#[from] RegisterError) => ErrorCode::RegisterInvalid,
+        Register(#[from] RegisterError) => (mistake),
         #[error("no workflow `{kind}` is registered here{}", version.as_ref().map(|version| format!(" in version `{version}`")).unwrap_or_default())]
-        UnknownKind { kind: String, version: Option<String> } => ErrorCode::UnknownKind,
+        UnknownKind { kind: String, version: Option<String> } => UnknownKind,
         #[error("run {run} failed: {failure}")]
-        RunFailed { run: String, failure: Box<Failure> } => ErrorCode::RunFailed,
+        RunFailed { run: String, failure: Box<Failure> } => RunFailed,
         #[error("run {run} has no query `{name}`")]
-        UnknownQuery { run: String, name: String } => ErrorCode::UnknownQuery,
+        UnknownQuery { run: String, name: String } => UnknownQuery,
         #[error("the query or update handler of run {run} failed: {failure}")]
-        AnswerFailed { run: String, failure: Box<Failure> } => ErrorCode::AnswerFailed,
+        AnswerFailed { run: String, failure: Box<Failure> } => AnswerFailed,
         #[error("{what} cannot be converted: {why}")]
-        Convert { what: &'static str, why: serde_json::Error } => ErrorCode::ValueInvalid,
+        Convert { what: &'static str, why: serde_json::Error } => ValueInvalid,
         #[error("`{url}` is not a valid server URL: {why}")]
-        ServerUrl { url: String, why: String } => ErrorCode::ServerUrlInvalid,
+        ServerUrl { url: String, why: String } => ServerUrlInvalid,
         #[error("invalid API key: {why}")]
-        KeyInvalid { why: String } => ErrorCode::KeyInvalid,
+        KeyInvalid { why: String } => KeyInvalid,
         #[error("checked the code against {runs} recorded runs and did not start, because `ONWARD_CHECK` is set")]
-        OnlyChecked { runs: u64 } => ErrorCode::OnlyChecked,
+        OnlyChecked { runs: u64 } => OnlyChecked,
         #[error("cannot check recorded runs against the code: {why}")]
-        CheckFailed { why: String } => ErrorCode::CheckFailed,
+        CheckFailed { why: String } => CheckFailed,
         #[error("the engine was shut down")]
-        ShutDown => ErrorCode::ShutDown,
+        ShutDown => ShutDown,
         #[error("cannot start the worker's threads")]
-        Threads(#[source] std::io::Error) => ErrorCode::WorkerNotStarted,
+        Threads(#[source] std::io::Error) => WorkerNotStarted,
     }
 }
 
 impl Error {
-    /// Returns a hint for the user.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Error::Register(mistake) => Some(mistake.hint()),
-            _ => self.row().map_or_else(RuntimeError::hint, ErrorCode::hint),
-        }
-    }
-
     /// Returns the failure of the run or of its handler, if the error carries one.
     pub fn failure(&self) -> Option<&Failure> {
         match self {

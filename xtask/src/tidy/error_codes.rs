@@ -10,7 +10,7 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
     let rows = rows_in(sources.text(TABLE).unwrap_or_default());
     let mut used = Vec::new();
     for (path, text) in sources.crate_sources() {
-        let is_used = |name: &str| text.contains(&format!("ErrorCode::{name}")) || names_in(text).any(|own| own == name);
+        let is_used = |name: &str| text.contains(&format!("ErrorCode::{name}")) || names_in(text).any(|used| used == name);
         used.extend(rows.iter().filter(|(name, _)| is_used(name)).map(|(_, code)| *code));
         for code in codes_in(text) {
             used.push(code);
@@ -34,16 +34,16 @@ fn rows_in(text: &str) -> Vec<(&str, &str)> {
     text.lines().filter_map(row).collect()
 }
 
-/// Returns the variants that the macro `rows` maps to rows of the same name.
+/// Returns the rows that variants of the macro `error_enum` name: the word after `=>`.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
-    text.split("rows! {").skip(1).filter_map(|rest| rest.split(';').next()).flat_map(str::split_whitespace)
+    let enums = text.split("error_enum! {").skip(1).filter_map(|rest| rest.split("\n}\n").next());
+    enums.flat_map(|body| body.split(" => ").skip(1)).filter_map(|rest| rest.split([',', ' ', '\n']).next())
 }
 
-/// Returns the strings that functions named `code` return, and the codes of errors that the command line and the client detect
-/// themselves.
+/// Returns the strings that functions named `code` return, and the codes of errors that the command line detects itself.
 fn codes_in(text: &str) -> Vec<&str> {
     let mut codes = Vec::new();
-    for mistake in ["Mistake::new(\"", "Mistake::usage(\"", "Elsewhere { code: \""] {
+    for mistake in ["Mistake::new(\"", "Mistake::usage(\""] {
         codes.extend(text.split(mistake).skip(1).filter_map(|rest| rest.split('"').next()));
     }
     for (at, _) in text.match_indices("fn code(&self) -> &'static str {") {
@@ -67,6 +67,8 @@ mod tests {
         assert_eq!(codes_in(text), ["a_b", "c"]);
         assert_eq!(codes_in(&text.replace('\n', "\n    ")), ["a_b", "c"], "inside of a macro");
         assert_eq!(codes_in("Err(Mistake::usage(\"d\", text)) Mistake::new(\"e\", text)"), ["e", "d"]);
+        let names = names_in("error_enum! {\n    A { x: u8 } => B hint() \"c\",\n    D => E,\n}\nF => G,\n");
+        assert_eq!(names.collect::<Vec<_>>(), ["B", "E"]);
         assert_eq!(rows_in("error_table! {\n    AB \"a_b\" 404 Retry \"Text\"\n        => \"hint\";\n"), [("AB", "a_b")]);
     }
 }

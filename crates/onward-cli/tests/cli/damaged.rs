@@ -42,18 +42,23 @@ fn said(mut served: Served) -> String {
     said
 }
 
-#[test]
-fn a_changed_byte_in_the_write_ahead_log_is_told_by_everybody_and_repaired() {
+/// Returns the directory of a killed server with twenty runs, and changes the second half of its write-ahead log.
+fn with_changed_log(change: impl FnOnce(&mut [u8])) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let served = dev(directory.path());
     start_runs(&served, 0..20);
     drop(said(served)); // SIGKILL
     let log = directory.path().join("onward.db-wal");
     let mut bytes = std::fs::read(&log).unwrap();
-    let at = bytes.len() / 2;
-    bytes[at] ^= 1;
+    let half = bytes.len() / 2;
+    change(&mut bytes[half..]);
     std::fs::write(&log, bytes).unwrap();
+    directory
+}
 
+#[test]
+fn a_changed_byte_in_the_write_ahead_log_is_told_by_everybody_and_repaired() {
+    let directory = with_changed_log(|bytes| bytes[0] ^= 1);
     let doctor = run(directory.path(), ["doctor", "--json"]);
     assert_eq!((doctor.code, check(&doctor, "log").0.as_str()), (1, "fail"), "{}", doctor.out);
     assert!(check(&doctor, "log").1.contains("frame ") && check(&doctor, "log").1.contains("--repair"), "{}", doctor.out);
@@ -86,15 +91,7 @@ fn a_changed_byte_in_the_write_ahead_log_is_told_by_everybody_and_repaired() {
 
 #[test]
 fn an_unreadable_part_of_the_write_ahead_log_makes_exports_and_repairs_fail() {
-    let directory = tempfile::tempdir().unwrap();
-    let served = dev(directory.path());
-    start_runs(&served, 0..20);
-    drop(said(served)); // SIGKILL
-    let log = directory.path().join("onward.db-wal");
-    let mut bytes = std::fs::read(&log).unwrap();
-    let at = bytes.len() / 2;
-    bytes[at..at + 10_000].fill(0xa5);
-    std::fs::write(&log, bytes).unwrap();
+    let directory = with_changed_log(|bytes| bytes[..10_000].fill(0xa5));
     let exported = run(directory.path(), ["export"]);
     assert!(exported.code == 1 && exported.err.contains("acknowledged writes may be missing"), "{}", exported.err);
     let repaired = run(directory.path(), ["doctor", "--repair", "--json"]);

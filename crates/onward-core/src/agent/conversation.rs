@@ -55,6 +55,24 @@ message! {
     }
 }
 
+impl Entry {
+    /// Creates the first entry of a conversation.
+    pub fn first(role: Name, content: Payload) -> Entry {
+        Entry {
+            id: entry_id(None, &role, &content),
+            parent: None,
+            role,
+            content,
+            generation: 0,
+            index: Index(0),
+            at: Timestamp(0),
+            is_abandoned: false,
+            is_aside: false,
+            idempotency_key: None,
+        }
+    }
+}
+
 /// Computes the id of an entry, which identifies the whole conversation up to it.
 pub fn entry_id(parent: Option<Hash>, role: &Name, content: &Payload) -> Hash {
     let parent = parent.map(|parent| parent.0);

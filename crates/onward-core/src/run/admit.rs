@@ -7,7 +7,7 @@ use crate::log::event::{
 };
 use crate::run::attribute;
 use crate::spend::budget;
-use crate::{CallId, Epoch, Event, Index, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp};
+use crate::{CallId, Epoch, Event, Index, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp, error_enum};
 
 fn why_fenced(epoch: Epoch, current: Epoch, n: u64, next: u64) -> String {
     match current {
@@ -18,51 +18,57 @@ fn why_fenced(epoch: Epoch, current: Epoch, n: u64, next: u64) -> String {
     }
 }
 
-/// A rejected append. Nothing was written.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    #[error("run {key} is {status}")]
-    Closed { key: RunKey, status: Status },
-    #[error("the lease on run {key} is lost: {}", why_fenced(*epoch, *current, *n, *next))]
-    Fenced { key: RunKey, epoch: Epoch, current: Epoch, n: u64, next: u64 },
-    #[error("run {key} has unread inputs up to {tail}")]
-    Unread { key: RunKey, tail: Index },
-    #[error("run {key} is paused")]
-    Paused { key: RunKey },
-    #[error("run {key} has continued as new, or was deleted and started again")]
-    OtherGeneration { key: RunKey },
-    #[error("run {key} has exhausted its {what} budget")]
-    BudgetExhausted { key: RunKey, what: &'static str },
-    #[error("run {key} continues from a copy: {count} approvals must be given again")]
-    ApprovalNeeded { key: RunKey, count: usize },
-    #[error(
-        "run {key} cannot continue from a copy that restarts child {child}, which was started after the approval at event {approval}"
-    )]
-    ChildBehindApproval { key: RunKey, child: RunId, approval: Index },
-    #[error("run {key} is not paused")]
-    NotPaused { key: RunKey },
-    #[error("run {key} has a pending branch request at event {index}")]
-    BranchPending { key: RunKey, index: Index },
-    #[error("run {key} is a standalone task, which can only be canceled or terminated")]
-    IsTask { key: RunKey },
-    #[error("run {key} is {status}: only a failed run can be retried")]
-    NotFailed { key: RunKey, status: Status },
-    #[error("run {key} was already reset to run {successor}")]
-    AlreadyReset { key: RunKey, successor: RunId },
-    #[error("run {key} cannot be retried: the code handled its failure at event {failed} with event {next}")]
-    FailureHandled { key: RunKey, failed: Index, next: Index },
-    #[error("run {key} cannot be copied: the call at event {index} may have had its effect, and would be executed again")]
-    OutcomeUnknown { key: RunKey, index: Index },
-    #[error("run {key} cannot be copied up to event {index}: {why}")]
-    NoForkPoint { key: RunKey, index: Index, why: String },
-    #[error("run {key} is external: only its own engine can do that")]
-    External { key: RunKey },
-    #[error("run {key} is not an external run")]
-    NotExternal { key: RunKey },
-    #[error("the next event of run {key} is {next}, not {expected}")]
-    LogConflict { key: RunKey, expected: Index, next: Index },
-    #[error("the append to run {key} is malformed: {why}")]
-    Malformed { key: RunKey, why: &'static str },
+error_enum! {
+    /// A rejected append. Nothing was written.
+    #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+    pub enum Refusal {
+        #[error("run {key} is {status}")]
+        Closed { key: RunKey, status: Status } => RunClosed hint(status) closed_hint(*status),
+        #[error("the lease on run {key} is lost: {}", why_fenced(*epoch, *current, *n, *next))]
+        Fenced { key: RunKey, epoch: Epoch, current: Epoch, n: u64, next: u64 } => LeaseLost,
+        #[error("run {key} has unread inputs up to {tail}")]
+        Unread { key: RunKey, tail: Index } => InputsUnread,
+        #[error("run {key} is paused")]
+        Paused { key: RunKey } => RunPaused,
+        #[error("run {key} has continued as new, or was deleted and started again")]
+        OtherGeneration { key: RunKey } => RunContinued,
+        #[error("run {key} has exhausted its {what} budget")]
+        BudgetExhausted { key: RunKey, what: &'static str } => BudgetExhausted,
+        #[error("run {key} continues from a copy: {count} approvals must be given again")]
+        ApprovalNeeded { key: RunKey, count: usize } => ApprovalNeeded,
+        #[error(
+            "run {key} cannot continue from a copy that restarts child {child}, which was started after the approval at event {approval}"
+        )]
+        ChildBehindApproval { key: RunKey, child: RunId, approval: Index } => ChildBehindApproval,
+        #[error("run {key} is not paused")]
+        NotPaused { key: RunKey } => RunNotPaused,
+        #[error("run {key} has a pending branch request at event {index}")]
+        BranchPending { key: RunKey, index: Index } => BranchPending,
+        #[error("run {key} is a standalone task, which can only be canceled or terminated")]
+        IsTask { key: RunKey } => RunIsTask,
+        #[error("run {key} is {status}: only a failed run can be retried")]
+        NotFailed { key: RunKey, status: Status } => RunNotFailed,
+        #[error("run {key} was already reset to run {successor}")]
+        AlreadyReset { key: RunKey, successor: RunId } => RunReset,
+        #[error("run {key} cannot be retried: the code handled its failure at event {failed} with event {next}")]
+        FailureHandled { key: RunKey, failed: Index, next: Index } => FailureHandled,
+        #[error("run {key} cannot be copied: the call at event {index} may have had its effect, and would be executed again")]
+        OutcomeUnknown { key: RunKey, index: Index } => OutcomeUnknown,
+        #[error("run {key} cannot be copied up to event {index}: {why}")]
+        NoForkPoint { key: RunKey, index: Index, why: String } => ForkPointInvalid,
+        #[error("run {key} is external: only its own engine can do that")]
+        External { key: RunKey } => RunExternal,
+        #[error("run {key} is not an external run")]
+        NotExternal { key: RunKey } => RunNotExternal,
+        #[error("the next event of run {key} is {next}, not {expected}")]
+        LogConflict { key: RunKey, expected: Index, next: Index } => LogConflict,
+        #[error("the append to run {key} is malformed: {why}")]
+        Malformed { key: RunKey, why: &'static str } => CommitMalformed,
+    }
+}
+
+fn closed_hint(status: Status) -> Option<&'static str> {
+    (status == Status::Failed).then_some("continue the failed run with `onward run retry RUN`, then send it again")
 }
 
 impl Refusal {

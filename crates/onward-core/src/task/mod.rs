@@ -35,7 +35,7 @@ use crate::log::event::{Event, RunCompleted, RunFailed, TaskAttempted, TaskCompl
 use crate::run::Input;
 use crate::spend::{AttemptSpend, Spend};
 use crate::time::millis;
-use crate::{CallId, Failure, Hash, Name, Payload, RunKey, Timestamp, WorkerId, message, numbered};
+use crate::{CallId, ErrorCode, Failure, Hash, Name, Payload, RunKey, Timestamp, WorkerId, message, numbered};
 
 /// The number of workers that a task may lose in a row before it is quarantined.
 pub const LOST_WORKERS_MAX: u32 = 5;
@@ -586,12 +586,20 @@ impl Task {
         Duration::from_millis(u64::from(u32::from_le_bytes([chance[0], chance[1], chance[2], chance[3]])) % window)
     }
 
-    /// Releases a quarantined task on the request of an operator, with a fresh limit (K3).
+    /// Returns whether the task waits for its next attempt because a rate limit refused the last one.
+    pub fn waits_for_rate_limit(&self, now: Timestamp) -> bool {
+        let is_limited = |failure: &Failure| failure.limited_ms.is_some() || failure.code == ErrorCode::ModelRateLimited;
+        self.state == TaskState::Queued && self.visible_at > now && self.last_failure.as_ref().is_some_and(is_limited)
+    }
+
+    /// Makes a task claimable on the request of an operator: one that is quarantined, with a fresh limit (K3), or one that waits
+    /// for a rate limit.
     pub fn retry(&mut self, now: Timestamp) -> Result<(), NotQuarantined> {
-        if self.state != TaskState::Quarantined {
-            return Err(NotQuarantined);
+        match self.state {
+            TaskState::Quarantined => self.lost_workers = 0,
+            _ if self.waits_for_rate_limit(now) => {}
+            _ => return Err(NotQuarantined),
         }
-        self.lost_workers = 0;
         self.queue_again(now, now);
         Ok(())
     }

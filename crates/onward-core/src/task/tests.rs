@@ -116,6 +116,20 @@ fn a_lost_worker_burns_no_attempt_but_many_lost_workers_quarantine() {
     assert_eq!(task.due_at(), None);
 }
 
+#[test]
+fn a_task_that_waits_for_a_rate_limit_can_be_retried_and_one_that_waits_for_another_reason_cannot() {
+    let limited = Failure::new("model_rate_limited", "").with_retry_after(Duration::from_secs(60));
+    let refused = Failure::retryable("busy").with_limited(Duration::from_secs(60));
+    for (failure, outcome) in [(limited, Ok(())), (refused, Ok(())), (Failure::retryable("busy"), Err(NotQuarantined))] {
+        let mut task = task(TaskOptions { retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+        task.claim(&worker(), LEASE, Timestamp(1_000));
+        task.report(1, TaskReport::Failed(failure), LEASE, Timestamp(1_000)).unwrap();
+        assert_eq!(task.retry(Timestamp(1_001)), outcome);
+        assert_eq!(task.visible_at == Timestamp(1_001), outcome.is_ok());
+        assert_eq!((task.attempt, task.counted_attempt()), (2, 2));
+    }
+}
+
 /// K9.
 #[test]
 fn an_interrupted_attempt_uses_up_its_number_but_no_retry() {

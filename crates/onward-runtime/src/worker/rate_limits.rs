@@ -18,9 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onward_core::task::TaskReport;
+use onward_core::task::{TaskReport, TaskState};
 use onward_core::{ErrorCode, Name, Namespace, Timestamp, message};
 use onward_store::sync::lock;
+use onward_store::{StoreError, TaskQuery};
 use tokio::time::Instant;
 
 use crate::worker::list::KnownWorker;
@@ -32,6 +33,9 @@ const RATE_LIMITED: ErrorCode = ErrorCode::ModelRateLimited;
 
 /// Maximum wait, whatever the provider asked for.
 const CLOSED_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Number of queued tasks of a namespace among which refused ones are released with their key.
+const RELEASED_MAX: usize = 10_000;
 
 /// Interval after which the number of released tasks doubles, from the end of the limit on.
 const BEAT: Duration = Duration::from_millis(250);
@@ -206,11 +210,10 @@ impl Runtime {
         found.into_iter().map(|(kind, until)| RateLimit { kind, until }).collect()
     }
 
-    /// Releases the tasks of a kind, and those of other kinds that share its key in any namespace, here and at the other runtimes.
-    /// Returns whether the kind was rate-limited here. If the provider still refuses, the next attempt limits the key again.
-    ///
-    /// A task whose own attempt was refused keeps the time of its next attempt.
-    pub async fn reopen_rate_limit(&self, namespace: &Namespace, kind: &Name) -> bool {
+    /// Releases the tasks of a kind, and those of other kinds that share its key in any namespace, here and at the other runtimes,
+    /// including tasks whose own attempt was refused. Returns whether the kind was rate-limited here. If the provider still refuses,
+    /// the next attempt limits the key again.
+    pub async fn reopen_rate_limit(&self, namespace: &Namespace, kind: &Name) -> Result<bool, RuntimeError> {
         let workers = self.kinds_with_limits(self.known_elsewhere_of_all().await.unwrap_or_default());
         let mut limits: BTreeSet<Option<Name>> =
             workers.into_iter().filter(|(of, its, _)| (of, its) == (namespace, kind)).map(|(.., limit)| limit).collect();
@@ -220,7 +223,23 @@ impl Runtime {
             let reopened = RateLimited { namespace: namespace.clone(), kind: kind.clone(), limit, span_ms: 0 };
             was_limited |= self.reopen_limit(reopened).await;
         }
-        was_limited
+        for (namespace, kind) in self.kinds_sharing_limit(namespace, kind).await? {
+            self.release_refused(namespace, &kind).await?;
+        }
+        Ok(was_limited)
+    }
+
+    /// Makes the tasks of a kind claimable whose attempt was refused, among the oldest [`RELEASED_MAX`] of the namespace.
+    async fn release_refused(&self, namespace: Namespace, kind: &Name) -> Result<(), RuntimeError> {
+        let (state, now) = (Some(TaskState::Queued), self.clock().now());
+        let queued = self.store().list_tasks(TaskQuery { namespace, state, limit: RELEASED_MAX, ..TaskQuery::default() }).await?;
+        for task in queued.into_iter().filter(|task| task.kind == *kind && task.waits_for_rate_limit(now)) {
+            match self.store().retry_task(task.id).await {
+                Ok(()) | Err(StoreError::TaskNotQuarantined { .. }) => {} // else its time has come meanwhile
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Returns the kinds that [`reopen_rate_limit`](Self::reopen_rate_limit) releases: the kind itself, and those for which a

@@ -96,6 +96,20 @@ async fn when_a_limit_opens_one_call_goes_first() {
     assert_eq!(refused.elapsed(), seconds(11), "a quarter of a second each");
 }
 
+/// Also the call that was refused itself: it does not wait for its own next attempt.
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_an_operator_reopens_holds_back_no_call() {
+    let (kit, other, mut held, worker, task) = begun(&[("llm.a", Some("key"))]).await;
+    let second = caller(&other, "second", &[("llm.b", Some("key"))]);
+    refuse(&worker, &task, limited()).await;
+    kit.commit(&mut held, vec![call(1, "llm.b")]).await;
+    let refused = Instant::now();
+    assert!(kit.runtime.reopen_rate_limit(&task.id.run.namespace, &name("llm.a")).await.unwrap());
+    let (again, waited) = (next_task(&worker).await, next_task(&second).await);
+    assert_eq!((again.id, again.attempt), (task.id, 2));
+    assert_eq!((waited.kind.as_str(), refused.elapsed()), ("llm.b", seconds(0)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn whoever_gave_up_has_closed_the_limit_for_the_others_too() {
     let (kit, other, mut held, first, task) = begun(&[("llm.a", Some("key"))]).await;

@@ -217,6 +217,6 @@ pub(crate) async fn reopen_rate_limit(mut request: Request) -> Result<Response, 
         }
         by.caller.bounds.check_kind(&released)?;
     }
-    let reopened = request.server.runtime().reopen_rate_limit(&request.by.namespace, &kind).await;
+    let reopened = request.server.runtime().reopen_rate_limit(&request.by.namespace, &kind).await?;
     Ok(json(StatusCode::OK, &ReopenResult { kind, reopened }))
 }

@@ -5,121 +5,93 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use onward_core::run::Refusal;
-use onward_core::{ErrorCode, NameError};
+use onward_core::{ErrorCode, NameError, error_enum};
 use onward_runtime::{RuntimeError, Violation};
 use onward_store::StoreError;
 use serde::Serialize;
 
-/// Declares the errors. A row is the variant and its row of the error table.
-macro_rules! request_errors {
-    ($($(#[$meta:meta])* $name:ident $({ $($field:ident: $type:ty),* })? => $code:path,)*) => {
-        /// Error of a request that was found before anything was done.
-        #[derive(Debug, thiserror::Error)]
-        pub enum RequestError {
-            $($(#[$meta])* $name $({ $($field: $type),* })?,)*
-        }
-
-        impl RequestError {
-            /// Returns the row of the error table.
-            fn row(&self) -> ErrorCode {
-                match self { $(RequestError::$name { .. } => $code,)* }
-            }
-        }
-    };
-}
-
-request_errors! {
-    #[error("there is no route for this path")]
-    RouteNotFound => ErrorCode::RouteNotFound,
-    #[error("this path does not support {method}")]
-    MethodNotAllowed { method: String } => ErrorCode::MethodNotAllowed,
-    #[error("the body must be {wanted}, not {found}")]
-    ContentTypeUnsupported { wanted: &'static str, found: String } => ErrorCode::ContentTypeUnsupported,
-    #[error("run {run} has no query `{name}`")]
-    UnknownQuery { run: String, name: String } => ErrorCode::UnknownQuery,
-    #[error("cannot import the lines: {why}")]
-    ImportInvalid { why: String } => ErrorCode::ImportInvalid,
-    #[error("run {run} is not in the namespace `{namespace}` of this request")]
-    ImportForeign { run: String, namespace: String } => ErrorCode::NotAllowed,
-    #[error("invalid body: {why}")]
-    JsonInvalid { why: String } => ErrorCode::JsonInvalid,
-    #[error("invalid message: {why}")]
-    MessageInvalid { why: String } => ErrorCode::MessageInvalid,
-    #[error("the body nests deeper than {max} levels, at line {line} column {column}")]
-    JsonTooDeep { max: usize, line: usize, column: usize } => ErrorCode::JsonTooDeep,
-    #[error("the body has more than {max} bytes")]
-    BodyTooLarge { max: usize } => ErrorCode::BodyTooLarge,
-    #[error("the runs to import have more than {max} bytes")]
-    ImportTooLarge { max: usize } => ErrorCode::BodyTooLarge,
-    #[error("the body did not arrive within {seconds} seconds")]
-    BodyTooSlow { seconds: u64 } => ErrorCode::BodyTooSlow,
-    #[error("the body arrives at less than {rate} bytes per second")]
-    BodyStalled { rate: u64 } => ErrorCode::BodyTooSlow,
-    #[error("the connection broke while the body was read")]
-    BodyBroken => ErrorCode::BodyBroken,
-    #[error("invalid query: {why}")]
-    QueryInvalid { why: String } => ErrorCode::QueryInvalid,
-    #[error("invalid header {name}: {why}")]
-    HeaderInvalid { name: &'static str, why: String } => ErrorCode::HeaderInvalid,
-    #[error("the host name `{host}` is not accepted")]
-    HostRefused { host: String } => ErrorCode::HostRefused,
-    #[error("cross-origin request from {origin} refused")]
-    OriginRefused { origin: String } => ErrorCode::OriginRefused,
-    #[error("missing or invalid API key")]
-    Unauthenticated => ErrorCode::Unauthenticated,
-    #[error("the API key is not valid for {what}")]
-    NotAllowed { what: String } => ErrorCode::NotAllowed,
-    #[error("the limit of `{what}` is above the ceiling: {ceiling}")]
-    BudgetTooLarge { what: &'static str, ceiling: String } => ErrorCode::BudgetTooLarge,
-    #[error("the worker uses protocol {theirs}, this server {ours}")]
-    ProtocolUnsupported { theirs: u32, ours: u32 } => ErrorCode::ProtocolUnsupported,
-    #[error("worker `{worker}` has a newer connection")]
-    HelloOvertaken { worker: String } => ErrorCode::HelloOvertaken,
-    #[error("worker `{worker}` has no session on this server")]
-    HelloMissing { worker: String } => ErrorCode::HelloMissing,
-    #[error("unknown webhook or invalid signature")]
-    WebhookRefused => ErrorCode::WebhookRefused,
-    #[error("the body has no text and no integer at {pointer}")]
-    WebhookUnroutable { pointer: String } => ErrorCode::WebhookUnroutable,
-    #[error("there is no kind `{kind}`")]
-    KindNotFound { kind: String } => ErrorCode::KindNotFound,
-    #[error("this server stores no attachments")]
-    AttachmentsDisabled => ErrorCode::AttachmentsDisabled,
-    #[error("the server is not ready: {why}")]
-    NotReady { why: String } => ErrorCode::NotReady,
-    #[error("the store has stopped: {why}")]
-    StoreStopped { why: String } => ErrorCode::NotReady,
+error_enum! {
+    /// Error of a request that was found before anything was done.
+    #[derive(Debug, thiserror::Error)]
+    pub enum RequestError {
+        #[error("there is no route for this path")]
+        RouteNotFound => RouteNotFound,
+        #[error("this path does not support {method}")]
+        MethodNotAllowed { method: String } => MethodNotAllowed,
+        #[error("the body must be {wanted}, not {found}")]
+        ContentTypeUnsupported { wanted: &'static str, found: String } => ContentTypeUnsupported
+            hint(wanted) content_type_hint(wanted),
+        #[error("run {run} has no query `{name}`")]
+        UnknownQuery { run: String, name: String } => UnknownQuery,
+        #[error("cannot import the lines: {why}")]
+        ImportInvalid { why: String } => ImportInvalid,
+        #[error("run {run} is not in the namespace `{namespace}` of this request")]
+        ImportForeign { run: String, namespace: String } => NotAllowed
+            hint() "send the namespace of the runs in the header `Onward-Namespace`; an import does not change it",
+        #[error("invalid body: {why}")]
+        JsonInvalid { why: String } => JsonInvalid,
+        #[error("invalid message: {why}")]
+        MessageInvalid { why: String } => MessageInvalid,
+        #[error("the body nests deeper than {max} levels, at line {line} column {column}")]
+        JsonTooDeep { max: usize, line: usize, column: usize } => JsonTooDeep,
+        #[error("the body has more than {max} bytes")]
+        BodyTooLarge { max: usize } => BodyTooLarge,
+        #[error("the runs to import have more than {max} bytes")]
+        ImportTooLarge { max: usize } => BodyTooLarge
+            hint() "import fewer runs at a time; for a single run that is too large, stop the server and use `onward --data DIR import FILE`",
+        #[error("the body did not arrive within {seconds} seconds")]
+        BodyTooSlow { seconds: u64 } => BodyTooSlow,
+        #[error("the body arrives at less than {rate} bytes per second")]
+        BodyStalled { rate: u64 } => BodyTooSlow,
+        #[error("the connection broke while the body was read")]
+        BodyBroken => BodyBroken,
+        #[error("invalid query: {why}")]
+        QueryInvalid { why: String } => QueryInvalid,
+        #[error("invalid header {name}: {why}")]
+        HeaderInvalid { name: &'static str, why: String } => HeaderInvalid,
+        #[error("the host name `{host}` is not accepted")]
+        HostRefused { host: String } => HostRefused,
+        #[error("cross-origin request from {origin} refused")]
+        OriginRefused { origin: String } => OriginRefused,
+        #[error("missing or invalid API key")]
+        Unauthenticated => Unauthenticated,
+        #[error("the API key is not valid for {what}")]
+        NotAllowed { what: String } => NotAllowed,
+        #[error("the limit of `{what}` is above the ceiling: {ceiling}")]
+        BudgetTooLarge { what: &'static str, ceiling: String } => BudgetTooLarge,
+        #[error("the worker uses protocol {theirs}, this server {ours}")]
+        ProtocolUnsupported { theirs: u32, ours: u32 } => ProtocolUnsupported,
+        #[error("worker `{worker}` has a newer connection")]
+        HelloOvertaken { worker: String } => HelloOvertaken,
+        #[error("worker `{worker}` has no session on this server")]
+        HelloMissing { worker: String } => HelloMissing,
+        #[error("unknown webhook or invalid signature")]
+        WebhookRefused => WebhookRefused,
+        #[error("the body has no text and no integer at {pointer}")]
+        WebhookUnroutable { pointer: String } => WebhookUnroutable,
+        #[error("there is no kind `{kind}`")]
+        KindNotFound { kind: String } => KindNotFound,
+        #[error("this server stores no attachments")]
+        AttachmentsDisabled => AttachmentsDisabled,
+        #[error("the server is not ready: {why}")]
+        NotReady { why: String } => NotReady,
+        #[error("the store has stopped: {why}")]
+        StoreStopped { why: String } => NotReady
+            hint() "remove the cause, which is in the server's log, and restart the server; it does not recover by itself",
+    }
 }
 
 /// Required content type of a body that is stored byte for byte.
 pub(crate) const PLAIN_BYTES: &str = "plain bytes";
 
-impl RequestError {
-    /// Returns the stable error code, which `docs/errors` describes.
-    pub fn code(&self) -> &'static str {
-        self.row().as_str()
-    }
-
-    /// Returns what to do about the error; every error has a hint.
-    fn hint(&self) -> Option<&'static str> {
-        Some(match self {
-            RequestError::ContentTypeUnsupported { wanted: "application/x-ndjson", .. } => {
-                "send the header `Content-Type: application/x-ndjson`, in UTF-8 and without Content-Encoding"
-            }
-            RequestError::ContentTypeUnsupported { wanted: PLAIN_BYTES, .. } => {
-                "send the bytes as they are, without Content-Encoding: models get the stored bytes"
-            }
-            RequestError::ImportForeign { .. } => {
-                "send the namespace of the runs in the header `Onward-Namespace`; an import does not change it"
-            }
-            RequestError::ImportTooLarge { .. } => {
-                "import fewer runs at a time; for a single run that is too large, stop the server and use `onward --data DIR import FILE`"
-            }
-            RequestError::StoreStopped { .. } => {
-                "remove the cause, which is in the server's log, and restart the server; it does not recover by itself"
-            }
-            _ => return self.row().hint(),
-        })
+/// Returns the hint for a body of a type other than JSON.
+fn content_type_hint(wanted: &str) -> Option<&'static str> {
+    match wanted {
+        "application/x-ndjson" => {
+            Some("send the header `Content-Type: application/x-ndjson`, in UTF-8 and without Content-Encoding")
+        }
+        PLAIN_BYTES => Some("send the bytes as they are, without Content-Encoding: models get the stored bytes"),
+        _ => None,
     }
 }
 

@@ -375,7 +375,8 @@ fn proven_count(page: &Page) -> Option<usize> {
     let mut used = usize::from(page[7]);
     let mut block = word16(page, 1)?;
     while block != 0 {
-        used += word16(page, block + 2)?;
+        // SQLite refuses to write a page with a free block outside of its content, or with one that is smaller than its header.
+        used += word16(page, block + 2).filter(|bytes| *bytes >= 4 && block >= begin)?;
         let next = word16(page, block)?;
         if used > content || (next != 0 && next <= block) {
             return None;

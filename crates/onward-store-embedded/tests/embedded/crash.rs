@@ -5,53 +5,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use onward_core::run::Commit;
-use onward_core::{CommitId, Index};
 use onward_store::conformance::block_on;
 use onward_store::{Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, FAILPOINTS, Options};
 
 use crate::random::{Random, is_torture};
 use crate::shim;
-use crate::story::{STEPS_PER_RUN, Teller, check_survivors, json, key, new_run, step_completed, worker};
+use crate::story::{RunOfSteps, STEPS_PER_RUN, Teller, check_survivors, key, new_run, worker};
 
 /// Role of the other process, for which this test binary is started again.
 const ROLE: &str = "ONWARD_TEST_ROLE";
 const STEPS: u64 = 6 * STEPS_PER_RUN;
-
-/// One run and its worker.
-struct Runner {
-    head: onward_core::RunHead,
-    n: u64,
-    horizon: Index,
-}
-
-impl Runner {
-    fn start(store: &EmbeddedStore, id: &str) -> Runner {
-        let started = block_on(store.start_run(new_run(id), Some(worker()))).unwrap();
-        Runner { head: started.claimed.unwrap().head, n: 0, horizon: Index(0) }
-    }
-
-    /// Commits one step and returns its number.
-    fn commit(&mut self, store: &EmbeddedStore) -> u64 {
-        let commit = Commit {
-            key: self.head.key.clone(),
-            generation: 0,
-            epoch: self.head.epoch,
-            n: self.n,
-            commit_id: CommitId(self.n + 1),
-            horizon: self.horizon,
-            events: vec![step_completed(self.n as u32, json("1"))],
-            waits: false,
-            end_over_unread: false,
-            is_while_paused: false,
-            carries: Default::default(),
-        };
-        self.horizon = block_on(store.commit(commit)).unwrap().index;
-        self.n += 1;
-        self.n - 1
-    }
-}
 
 pub struct Ended {
     pub status: ExitStatus,
@@ -136,9 +100,9 @@ fn tell_in_a_crowd(store: &EmbeddedStore) {
     std::thread::scope(|scope| {
         for id in 0..CROWD {
             scope.spawn(move || {
-                let mut runner = Runner::start(store, &format!("c{id}"));
-                for _ in 0..CROWD_COMMITS {
-                    let n = runner.commit(store);
+                let mut run = RunOfSteps::start(store, &format!("c{id}")).unwrap();
+                for n in 0..CROWD_COMMITS {
+                    run.step(store, 1).unwrap();
                     // One write each, so that lines of several threads do not mix.
                     std::io::stdout().write_all(format!("committed c{id} {n}\n").as_bytes()).unwrap();
                 }

@@ -4,51 +4,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use onward_core::run::Commit;
-use onward_core::{CommitId, Index, RunHead, Status};
+use onward_core::{Index, Status};
 use onward_store::conformance::block_on;
 use onward_store::{Delete, Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, Options};
 
-use crate::story::{json, key, new_run, remember, step_completed, worker};
+use crate::story::{RunOfSteps, json, key, new_run, remember, worker};
 
-/// One run that commits a step at a time.
-struct Filler {
-    head: RunHead,
-    n: u64,
-    horizon: Index,
-}
-
-impl Filler {
-    fn start(store: &EmbeddedStore, id: &str) -> Result<Filler, StoreError> {
-        let started = block_on(store.start_run(new_run(id), Some(worker())))?;
-        Ok(Filler { head: started.claimed.unwrap().head, n: 0, horizon: Index(0) })
-    }
-
-    fn step(&mut self, store: &EmbeddedStore, bytes: usize) -> Result<(), StoreError> {
-        let event = step_completed(self.n as u32, json(format!("\"{}\"", "x".repeat(bytes))));
-        self.commit(store, event)
-    }
-
-    fn commit(&mut self, store: &EmbeddedStore, event: onward_core::Event) -> Result<(), StoreError> {
-        let commit = Commit {
-            key: self.head.key.clone(),
-            generation: 0,
-            epoch: self.head.epoch,
-            n: self.n,
-            commit_id: CommitId(self.n + 1),
-            horizon: self.horizon,
-            events: vec![event],
-            waits: false,
-            end_over_unread: false,
-            is_while_paused: false,
-            carries: Default::default(),
-        };
-        self.horizon = block_on(store.commit(commit))?.index;
-        self.n += 1;
-        Ok(())
-    }
-
+impl RunOfSteps {
     /// Commits until the disk is full; returns the number of commits.
     fn fill(&mut self, store: &EmbeddedStore) -> u64 {
         for _ in 0..100_000 {
@@ -113,7 +76,7 @@ fn a_full_disk_refuses_writes_until_it_has_space_again() {
     let mount = Mount::new("size=6m");
     let directory = mount.path().join("data");
     let store = EmbeddedStore::open(&directory, Options::default()).unwrap();
-    let mut filler = Filler::start(&store, "r").unwrap();
+    let mut filler = RunOfSteps::start(&store, "r").unwrap();
     assert!(filler.fill(&store) > 100);
     // Still full, readable and leased.
     assert_eq!(filler.step(&store, 2_000).unwrap_err().code(), "disk_full");
@@ -136,7 +99,7 @@ fn of_many_writers_on_a_full_disk_each_keeps_exactly_what_it_was_answered() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { database_bytes_max: Some(3 * 1024 * 1024), ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), options).unwrap();
-    let mut fillers: Vec<Filler> = (0..20).map(|id| Filler::start(&store, &format!("r{id}")).unwrap()).collect();
+    let mut fillers: Vec<RunOfSteps> = (0..20).map(|id| RunOfSteps::start(&store, &format!("r{id}")).unwrap()).collect();
     std::thread::scope(|scope| {
         fillers.iter_mut().for_each(|filler| drop(scope.spawn(|| filler.fill(&store))));
     });
@@ -165,13 +128,13 @@ fn a_store_at_its_size_limit_refuses_writes_until_runs_are_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { database_bytes_max: Some(2 * 1024 * 1024), ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), options).unwrap();
-    let mut old = Filler::start(&store, "old").unwrap();
+    let mut old = RunOfSteps::start(&store, "old").unwrap();
     for _ in 0..200 {
         old.step(&store, 2_000).unwrap();
     }
     let end = onward_core::event::RunCompleted { output: json("1"), attempts: None };
     old.commit(&store, end.into()).unwrap();
-    let mut filler = Filler::start(&store, "r").unwrap();
+    let mut filler = RunOfSteps::start(&store, "r").unwrap();
     filler.fill(&store);
     filler.check(&store);
     assert_eq!(filler.step(&store, 30_000).unwrap_err().code(), "disk_full");
@@ -190,16 +153,16 @@ fn a_paused_run_keeps_its_holder_over_a_batch_that_is_undone() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { database_bytes_max: Some(1024 * 1024), ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), options).unwrap();
-    let mut paused = Filler::start(&store, "paused").unwrap();
+    let mut paused = RunOfSteps::start(&store, "paused").unwrap();
     let reason = onward_core::event::PauseReason::Requested;
     let pause = onward_core::event::RunPaused::because(reason, "");
     block_on(store.append_input(key("paused"), onward_core::run::Input::new(pause))).unwrap();
-    let mut old = Filler::start(&store, "old").unwrap();
+    let mut old = RunOfSteps::start(&store, "old").unwrap();
     for _ in 0..100 {
         old.step(&store, 2_000).unwrap();
     }
     old.commit(&store, onward_core::event::RunCompleted { output: json("1"), attempts: None }.into()).unwrap();
-    Filler::start(&store, "filler").unwrap().fill(&store);
+    RunOfSteps::start(&store, "filler").unwrap().fill(&store);
 
     assert_eq!(paused.step(&store, 100_000).unwrap_err().code(), "disk_full");
     let head = || block_on(store.read_run(key("paused"), None)).unwrap().unwrap();

@@ -55,6 +55,46 @@ pub fn step_completed(ordinal: u32, output: Payload) -> Event {
     StepCompleted { call_id, name, input_hash: None, output, attempt: 1, took_ms: 3 }.into()
 }
 
+/// One run that commits a step at a time.
+pub struct RunOfSteps {
+    pub head: RunHead,
+    /// Number of acknowledged commits.
+    pub n: u64,
+    horizon: Index,
+}
+
+impl RunOfSteps {
+    pub fn start(store: &EmbeddedStore, id: &str) -> Result<RunOfSteps, StoreError> {
+        let started = block_on(store.start_run(new_run(id), Some(worker())))?;
+        Ok(RunOfSteps { head: started.claimed.unwrap().head, n: 0, horizon: Index(0) })
+    }
+
+    /// Commits a step with a result of this size.
+    pub fn step(&mut self, store: &EmbeddedStore, bytes: usize) -> Result<(), StoreError> {
+        let event = step_completed(self.n as u32, json(format!("\"{}\"", "x".repeat(bytes))));
+        self.commit(store, event)
+    }
+
+    pub fn commit(&mut self, store: &EmbeddedStore, event: Event) -> Result<(), StoreError> {
+        let commit = Commit {
+            key: self.head.key.clone(),
+            generation: 0,
+            epoch: self.head.epoch,
+            n: self.n,
+            commit_id: CommitId(self.n + 1),
+            horizon: self.horizon,
+            events: vec![event],
+            waits: false,
+            end_over_unread: false,
+            is_while_paused: false,
+            carries: Default::default(),
+        };
+        self.horizon = block_on(store.commit(commit))?.index;
+        self.n += 1;
+        Ok(())
+    }
+}
+
 /// Performs the story. Holds what a worker would remember (epochs, positions).
 #[derive(Default)]
 pub struct Teller {

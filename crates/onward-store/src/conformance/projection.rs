@@ -29,5 +29,6 @@ pub async fn a_head_is_what_its_log_says(mut kit: Kit) {
 }
 
 pub async fn random_operations_keep_every_invariant(kit: Kit) {
-    random_operations_on(kit, 42, 400).await;
+    let steps = if super::is_full_sample() { 400 } else { 150 };
+    random_operations_on(kit, 42, steps).await;
 }

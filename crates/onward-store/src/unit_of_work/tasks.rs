@@ -21,7 +21,7 @@ pub async fn report_task<R: Rows>(rows: &mut R, report: Report) -> Result<(), R:
     rows.save().await
 }
 
-/// Makes a quarantined task claimable again (K3).
+/// Makes a task claimable that is quarantined (K3) or waits for a rate limit.
 pub async fn retry_task<R: Rows>(rows: &mut R, id: &TaskId) -> Result<(), R::Error> {
     let not_quarantined = || StoreError::TaskNotQuarantined { task: Box::new(id.clone()) };
     let (run, mut queued) = open_task(rows, id).await?.ok_or_else(not_quarantined)?;

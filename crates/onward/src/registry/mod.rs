@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_core::{BoxError, Failure, Name, NameError, Payload};
+use onward_core::{BoxError, ErrorCode, ErrorInfo, Failure, Name, NameError, Payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -65,6 +65,10 @@ pub enum RegisterError {
 }
 
 impl RegisterError {
+    pub(crate) fn info(&self) -> ErrorInfo {
+        ErrorCode::RegisterInvalid.info().with_hint(self.hint())
+    }
+
     /// Returns a hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use onward_core::ErrorCode;
+use onward_core::{ErrorCode, ErrorInfo};
 use onward_runtime::RuntimeError;
 use onward_store::sync::lock;
 use onward_store::{Consequence, Elsewhere, StoreError};
@@ -90,11 +90,11 @@ pub(crate) fn gone() -> RuntimeError {
 
 /// Copies an error for another caller.
 pub(crate) fn again(error: &RuntimeError) -> RuntimeError {
-    elsewhere(error.code(), error.to_string(), error.hint(), error.consequence()).into()
+    StoreError::Elsewhere(Box::new(Elsewhere { message: error.to_string(), info: error.info() })).into()
 }
 
 fn elsewhere(code: &'static str, message: String, hint: Option<&'static str>, consequence: Consequence) -> StoreError {
-    StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint, consequence }))
+    StoreError::Elsewhere(Box::new(Elsewhere { message, info: ErrorInfo { code, consequence, hint } }))
 }
 
 /// Returns a text that lives as long as the process. Codes and hints are few.

@@ -79,6 +79,7 @@ const STATES_MAX: usize = 200_000;
 
 pub(super) struct State {
     pub world: World,
+    log_hash: LogHash,
     pub bit: u32,
     pub signals: u32,
     pub entries: u32,
@@ -98,11 +99,49 @@ pub(super) struct State {
     pub doing: char,
     /// Children that have ended.
     pub ended: BTreeSet<String>,
-    /// An activation that has not committed yet: its world and bit.
-    flying: Option<(World, u32)>,
+    /// An activation that has not committed yet.
+    flying: Option<Activation>,
     /// The same of the previous worker, which does not know that the run was taken from it.
-    zombie: Option<(World, u32)>,
+    zombie: Option<Activation>,
     trace: Option<Arc<Trace>>,
+}
+
+/// The world and the bit as an activation has read them.
+struct Activation {
+    world: World,
+    log_hash: LogHash,
+    bit: u32,
+}
+
+impl Activation {
+    fn copy(&self) -> Activation {
+        Activation { world: self.world.copy(), ..*self }
+    }
+}
+
+/// The hash of the open log, which is continued with each new record.
+#[derive(Clone, Copy, Default, Hash)]
+struct LogHash {
+    generation: usize,
+    records: usize,
+    hash: u64,
+}
+
+impl LogHash {
+    fn update(&mut self, world: &World) {
+        let generation = world.past_logs().len();
+        if self.generation != generation {
+            *self = LogHash { generation, ..LogHash::default() };
+        }
+        for record in &world.log().records()[self.records..] {
+            let mut hasher = DefaultHasher::new();
+            // Ids of commits depend on the path to a state, and nothing else does.
+            let commit = record.commit.map(|commit| (commit.n, commit.horizon, commit.waits));
+            (self.hash, record.index, commit, format!("{:?}", record.events)).hash(&mut hasher);
+            self.hash = hasher.finish();
+            self.records += 1;
+        }
+    }
 }
 
 struct Trace {
@@ -115,6 +154,7 @@ impl State {
         let (code, outside) = (program.clone(), outside.clone());
         State {
             world: World::new_agent(move |ctx: AgentCtx, (): ()| code.clone().run(ctx, outside.clone()), &()),
+            log_hash: LogHash::default(),
             bit: 0,
             signals: 0,
             entries: 0,
@@ -138,8 +178,8 @@ impl State {
     fn copy(&self) -> State {
         State {
             world: self.world.copy(),
-            flying: self.flying.as_ref().map(|(world, bit)| (world.copy(), *bit)),
-            zombie: self.zombie.as_ref().map(|(world, bit)| (world.copy(), *bit)),
+            flying: self.flying.as_ref().map(Activation::copy),
+            zombie: self.zombie.as_ref().map(Activation::copy),
             begun: self.begun.clone(),
             accepted: self.accepted.clone(),
             ended: self.ended.clone(),
@@ -148,22 +188,11 @@ impl State {
         }
     }
 
-    fn key(&self) -> u64 {
+    fn key(&mut self) -> u64 {
+        self.log_hash.update(&self.world);
         let mut hasher = DefaultHasher::new();
-        let mut logs = |world: &World| {
-            world.past_logs().len().hash(&mut hasher);
-            // Ids of commits depend on the path to a state, and nothing else does.
-            for record in world.log().records() {
-                (record.index, record.commit.map(|commit| (commit.n, commit.horizon, commit.waits))).hash(&mut hasher);
-                format!("{:?}", record.events).hash(&mut hasher);
-            }
-        };
-        logs(&self.world);
-        for held in [&self.flying, &self.zombie] {
-            held.iter().for_each(|(world, _)| logs(world));
-        }
-        let held = [&self.flying, &self.zombie].map(|held| held.as_ref().map(|(_, bit)| *bit));
-        (held, self.prelude, self.failures, self.zombies).hash(&mut hasher);
+        let held = [&self.flying, &self.zombie].map(|held| held.as_ref().map(|held| (held.log_hash, held.bit)));
+        (self.log_hash, held, self.prelude, self.failures, self.zombies).hash(&mut hasher);
         (self.bit, self.signals, self.entries, self.flips, self.crashes, self.resumes, self.branches).hash(&mut hasher);
         (&self.begun, &self.accepted, self.doing).hash(&mut hasher);
         (&self.ended, self.world.tasks.keys().collect::<Vec<_>>()).hash(&mut hasher);
@@ -212,7 +241,7 @@ impl State {
 
 pub(super) fn explore(program: &Program, limits: Limits) -> Explored {
     let outside = Outside::default();
-    let first = State::first(program, &outside);
+    let mut first = State::first(program, &outside);
     let (mut explored, mut seen, mut todo) = (Explored::default(), HashSet::from([first.key()]), VecDeque::from([first]));
     while let Some(state) = todo.pop_front() {
         let moves = moves(&state, limits);
@@ -222,12 +251,13 @@ pub(super) fn explore(program: &Program, limits: Limits) -> Explored {
         for next in moves {
             match make(state.copy(), next, limits, &outside) {
                 Err(found) => explored.found.push(found),
-                Ok(state) if seen.insert(state.key()) => {
-                    explored.abandonments += judge::abandonments(state.world.log());
-                    explored.unstable += usize::from(judge::is_unstable(&state));
-                    todo.push_back(state);
+                Ok(mut state) => {
+                    if seen.insert(state.key()) {
+                        explored.abandonments += judge::abandonments(state.world.log());
+                        explored.unstable += usize::from(judge::is_unstable(&state));
+                        todo.push_back(state);
+                    }
                 }
-                Ok(_) => {}
             }
         }
         assert!(seen.len() < STATES_MAX, "{program:?} has too many states");
@@ -416,7 +446,8 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
         Move::TakeOff(flip) => {
             state.bit = if limits.clock { state.bit + flip } else { (state.bit + flip) % 2 };
             state.flips += if mutant == Some(Mutant::HidesFlips) { 0 } else { flip };
-            state.flying = Some((state.world.copy(), state.bit));
+            state.log_hash.update(&state.world);
+            state.flying = Some(Activation { world: state.world.copy(), log_hash: state.log_hash, bit: state.bit });
         }
         Move::Land => return land(state, limits, outside),
         Move::Crash => (state.flying, state.crashes) = (None, state.crashes + 1),
@@ -485,8 +516,8 @@ fn decide(call_id: CallId, kind: WaitKind, answer: Result<String, Failure>) -> E
 }
 
 fn land(mut state: State, limits: Limits, outside: &Outside) -> Next {
-    let Some((mut seen, its)) = state.flying.take() else { return Ok(state) };
-    outside.set(its, state.prelude);
+    let Some(Activation { world: mut seen, bit, .. }) = state.flying.take() else { return Ok(state) };
+    outside.set(bit, state.prelude);
     let generation = state.world.generation();
     match seen.activate() {
         Ok(Some(mut draft)) => {
@@ -507,8 +538,8 @@ fn land(mut state: State, limits: Limits, outside: &Outside) -> Next {
 
 /// Commits for the previous holder of a run, which must be refused (MA8).
 fn land_late(mut state: State, outside: &Outside) -> Next {
-    let Some((mut seen, its)) = state.zombie.take() else { return Ok(state) };
-    outside.set(its, state.prelude);
+    let Some(Activation { world: mut seen, bit, .. }) = state.zombie.take() else { return Ok(state) };
+    outside.set(bit, state.prelude);
     let is_refused = match seen.activate() {
         Ok(None) => true,
         Ok(Some(draft)) => state.world.refuses_late(draft, &seen),

@@ -1,6 +1,7 @@
 //! What code observes, live and on every replay. No store, no runtime: the engine, real workflow code and a log.
 //!
 //! Every world replays its whole log strictly after each commit, so a test that passes has passed on every prefix.
+//! `golden` has logs of earlier programs, `kit` the tests of the test kit.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agents;
@@ -12,7 +13,9 @@ mod failing;
 mod foreign;
 mod generated;
 mod generations;
+mod golden;
 mod kept;
+mod kit;
 mod mailbox;
 mod misuse;
 mod recorded;

@@ -1,24 +1,12 @@
 //! Tests of the parent module.
 
-use onward_core::{Index, Payload, Timestamp};
+use onward_core::Payload;
 
 use super::*;
 
 /// Returns an entry of a user.
 pub fn of_user(content: &Value) -> EntryContent {
-    let content = Payload::from_json_text(content.to_string());
-    let entry = Entry {
-        id: Hash::of(&content),
-        parent: None,
-        role: Name::new("user").unwrap(),
-        content,
-        generation: 0,
-        index: Index(0),
-        at: Timestamp(0),
-        is_abandoned: false,
-        is_aside: false,
-        idempotency_key: None,
-    };
+    let entry = Entry::first(Name::new("user").unwrap(), Payload::from_json_text(content.to_string()));
     EntryContent::read(&entry, &mut Room::endless())
 }
 

@@ -1,23 +1,12 @@
 //! Tests of the parent module.
 
-use onward_core::{Hash, Index, Name, Timestamp};
+use onward_core::Name;
 use onward_llm::{JsonText, ModelReply, ProviderPayload, Reasoning};
 
 use super::*;
 
 fn entry(role: &str, content: &impl serde::Serialize) -> Entry {
-    Entry {
-        id: Hash([0; 16]),
-        parent: None,
-        role: Name::new(role).unwrap(),
-        content: Payload::json(content).unwrap(),
-        idempotency_key: None,
-        generation: 0,
-        index: Index(0),
-        at: Timestamp(0),
-        is_abandoned: false,
-        is_aside: false,
-    }
+    Entry::first(Name::new(role).unwrap(), Payload::json(content).unwrap())
 }
 
 fn tell_p(entries: &[Entry]) -> PromptMessages {

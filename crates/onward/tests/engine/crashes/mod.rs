@@ -202,7 +202,7 @@ fn served_in_memory() -> Stage {
 /// Scenario 49: also between a tool call and its result.
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_anywhere_once_or_twice() {
-    singles_and_doubles::<Conversation>(40, in_memory).await;
+    singles_and_doubles::<Conversation>(16, in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,16 +213,16 @@ async fn either_process_may_die_over_a_directory() {
         let path = directory.path().join(count.fetch_add(1, Ordering::SeqCst).to_string());
         Stage::apart(StoreLocation::Kept(Arc::new(EmbeddedStore::open(&path, Default::default()).unwrap())))
     };
-    singles_and_doubles::<Conversation>(16, stage).await;
+    singles_and_doubles::<Conversation>(6, stage).await;
 }
 
 /// Also at periodic calls that change nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_may_die_at_calls_that_are_no_steps() {
     let mut chance = Chance::new();
-    let plans = chance.some(24, counted::<Conversation>(in_memory).await.singles_of_others());
+    let plans = chance.some(12, counted::<Conversation>(in_memory).await.singles_of_others());
     matrix::<Conversation>(&chance, plans, in_memory).await;
-    let plans = chance.some(12, counted::<Conversation>(served_in_memory).await.singles_of_others());
+    let plans = chance.some(6, counted::<Conversation>(served_in_memory).await.singles_of_others());
     matrix::<Conversation>(&chance, plans, served_in_memory).await;
 }
 
@@ -236,30 +236,30 @@ async fn the_server_between_them_may_die_anywhere() {
 async fn the_server_and_its_workers_may_die_one_after_the_other() {
     let mut chance = Chance::new();
     let counted = counted::<Conversation>(served_in_memory).await;
-    let mut plans = chance.some(20, counted.doubles());
-    plans.extend(chance.some(20, counted.singles_beside_the_server()));
+    let mut plans = chance.some(10, counted.doubles());
+    plans.extend(chance.some(10, counted.singles_beside_the_server()));
     matrix::<Conversation>(&chance, plans, served_in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_and_its_workers_may_die_over_a_directory() {
-    some::<Conversation>(8, 16, || Stage::served(StoreLocation::directory())).await;
+    some::<Conversation>(6, 8, || Stage::served(StoreLocation::directory())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_over_a_database() {
     let stage = Stage::apart(StoreLocation::database());
-    some::<Conversation>(16, 10, || stage.elsewhere()).await;
+    some::<Conversation>(8, 4, || stage.elsewhere()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_of_a_database_may_die_twice() {
-    some::<Conversation>(0, 6, || Stage::served(StoreLocation::database())).await;
+    some::<Conversation>(0, 4, || Stage::served(StoreLocation::database())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_and_what_it_spawned_may_die_anywhere() {
-    singles_and_doubles::<Errand>(20, in_memory).await;
+    singles_and_doubles::<Errand>(8, in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,12 +270,12 @@ async fn the_server_between_a_run_and_what_it_spawned_may_die_anywhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_and_what_it_spawned_may_die_over_a_database() {
     let stage = Stage::apart(StoreLocation::database());
-    some::<Errand>(8, 0, || stage.elsewhere()).await;
+    some::<Errand>(4, 0, || stage.elsewhere()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_and_the_agent_that_is_its_tool_may_die_anywhere() {
-    singles_and_doubles::<Delegation>(20, in_memory).await;
+    singles_and_doubles::<Delegation>(8, in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -286,15 +286,15 @@ async fn the_server_between_an_agent_and_the_agent_that_is_its_tool_may_die_anyw
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_and_the_agent_that_is_its_tool_may_die_over_a_database() {
     let stage = Stage::apart(StoreLocation::database());
-    some::<Delegation>(8, 0, || stage.elsewhere()).await;
+    some::<Delegation>(4, 0, || stage.elsewhere()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_for_a_person_and_sums_up_may_die_anywhere() {
-    singles_and_doubles::<Approval>(20, in_memory).await;
+    singles_and_doubles::<Approval>(8, in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_is_sent_back_and_hands_over_may_die_anywhere() {
-    singles_and_doubles::<Turning>(20, in_memory).await;
+    singles_and_doubles::<Turning>(8, in_memory).await;
 }

@@ -1,23 +1,10 @@
 //! Tests of the parent module.
 
 use super::*;
-use onward_core::{Hash, Index, Name, Timestamp};
+use onward_core::Name;
 
 fn of(role: &str, content: &str) -> Vec<EntryPart> {
-    let content = Payload::from_json_text(content.to_owned());
-    let (id, role) = (Hash::of(&content), Name::new(role).unwrap());
-    parts(&Entry {
-        id,
-        parent: None,
-        role,
-        content,
-        generation: 0,
-        index: Index(0),
-        at: Timestamp(0),
-        is_abandoned: false,
-        is_aside: false,
-        idempotency_key: None,
-    })
+    parts(&Entry::first(Name::new(role).unwrap(), Payload::from_json_text(content.to_owned())))
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! Tests of the test kit: a script must behave like a real run.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crashes;
 mod negative;

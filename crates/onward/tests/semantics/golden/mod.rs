@@ -2,8 +2,6 @@
 //!
 //! `workflows` has the code that made them and must stay compatible with them; `recording` has the events of each.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod recording;
 mod workflows;
 

@@ -17,7 +17,7 @@ use onward_core::{
     CallId, CommitId, Epoch, Event, Index, Log, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
 };
 
-use crate::workflows;
+use super::workflows;
 
 fn json(text: &str) -> Payload {
     Payload::from_json_text(text.to_owned())
