@@ -43,7 +43,6 @@ pub use grpc::{METHODS, Method, grpc};
 pub use http::cors::Cors;
 pub use http::limits::{JSON_DEPTH_MAX, Limits, WAIT_MAX};
 pub use http::middleware::Hosts;
-pub use http::openapi::document as openapi_document;
 pub use http::problem::Problem;
 pub use http::router::{router, router_with};
 pub use http::routes::{ROUTES, Route};

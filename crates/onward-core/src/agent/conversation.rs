@@ -39,16 +39,20 @@ pub const SUMMARY: &str = "summary";
 message! {
     /// An entry with its content, quoted or not.
     pub struct Entry {
+        /// The hash of the conversation up to this entry.
         1 => id: Hash,
         2 => parent: Option<Hash>,
         3 => role: Name,
         4 => content: Payload,
+        /// The generation whose log contains it.
         5 => generation: u32,
+        /// Its index in that log.
         6 => index: Index,
         7 => at: Timestamp,
         /// The code has abandoned it: no later entry follows it.
         8 => is_abandoned: bool,
         /// The entry is stored beside the conversation.
+        #[serde(default, skip_serializing)]
         9 => is_aside: bool,
         /// The idempotency key of the append.
         10 => idempotency_key: Option<String>,

@@ -43,6 +43,7 @@ message! {
     /// The receipt of an input.
     #[derive(Copy, Eq)]
     pub struct Appended {
+        /// Its index in the log.
         1 => index: Index,
         2 => at: Timestamp,
         /// The same input was accepted before; this is its first receipt.

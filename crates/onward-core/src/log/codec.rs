@@ -441,7 +441,7 @@ varint_field! {
     Index: "uint64", |index| index.0, |number| Some(Index(number));
     Epoch: "uint64", |epoch| epoch.0, |number| Some(Epoch(number));
     CommitId: "uint64" as text_number(), |id| id.0, |number| Some(CommitId(number));
-    PicoDollars: "uint64" as json!({"type": "string"}), |money| money.0, |number| Some(PicoDollars(number));
+    PicoDollars: "uint64" as json!({"type": "string", "description": "Dollars, such as `2.50`", "pattern": "^[0-9]+(\\.[0-9]{1,12})?$"}), |money| money.0, |number| Some(PicoDollars(number));
 }
 
 /// Encodes a protobuf `sint32` or `sint64`.

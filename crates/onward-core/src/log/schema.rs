@@ -31,9 +31,10 @@ impl Proto {
         let json = match name {
             "string" | "bytes" => json!({"type": "string"}),
             "bool" => json!({"type": "boolean"}),
-            "uint32" => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
-            "uint64" => json!({"type": "integer", "minimum": 0}),
-            "sint32" | "sint64" => json!({"type": "integer"}),
+            "uint32" => json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX}),
+            "uint64" => json!({"type": "integer", "format": "uint64", "minimum": 0}),
+            "sint32" => json!({"type": "integer", "format": "int32", "minimum": i32::MIN, "maximum": i32::MAX}),
+            "sint64" => json!({"type": "integer", "format": "int64"}),
             message => json_reference(message),
         };
         Proto { name: name.to_owned(), label: Label::None, json }
@@ -50,6 +51,16 @@ impl Proto {
     /// Replaces the JSON schema, for a type whose JSON form is not that of its `.proto` type.
     pub fn with_json(self, json: Value) -> Proto {
         Proto { json, ..self }
+    }
+
+    /// Makes the field optional in what this program reads, without null as a value.
+    pub fn omittable(self) -> Proto {
+        Proto { label: Label::Optional, ..self }
+    }
+
+    /// Returns the JSON schema of the type's values.
+    pub fn json(&self) -> &Value {
+        &self.json
     }
 
     /// Returns the type's name, without its label.
@@ -87,6 +98,15 @@ impl Schema {
     /// Returns an empty collection whose JSON schemas describe what this program reads: a field with a default is not required.
     pub fn of_input() -> Schema {
         Schema { is_input: true, ..Schema::default() }
+    }
+
+    /// Returns an empty collection for the same direction.
+    pub fn empty(&self) -> Schema {
+        Schema { is_input: self.is_input, ..Schema::default() }
+    }
+
+    pub fn is_input(&self) -> bool {
+        self.is_input
     }
 
     pub fn message(&mut self, name: &str, docs: &[&str], fields: impl FnOnce(&mut Schema) -> Vec<FieldLine>) -> Proto {
@@ -223,7 +243,7 @@ fn json_reference(name: &str) -> Value {
 }
 
 /// Returns the schema of values of `json` and of null.
-fn nullable(json: &Value) -> Value {
+pub fn nullable(json: &Value) -> Value {
     let mut json = json.clone();
     match json.get("type") {
         Some(Value::String(name)) => json["type"] = json!([name, "null"]),
@@ -240,14 +260,14 @@ fn is_nullable(json: &Value) -> bool {
 
 /// Returns the schema of an object as serde writes it, where a field that it may skip is not required, or as serde reads it, where
 /// a field with a default is not.
-fn json_object(docs: &[&str], fields: &[FieldLine], is_input: bool) -> Value {
+pub fn json_object(docs: &[&str], fields: &[FieldLine], is_input: bool) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     let has_defaults = is_input && has_serde(docs, "default");
     for FieldLine { name, docs, proto, .. } in fields {
         let has = |word: &str| has_serde(docs, word);
         // Serde reads an absent field as `None`, unless the field has its own function.
-        let is_none = is_nullable(&proto.json) && !has("with");
+        let is_none = (proto.label == Label::Optional || is_nullable(&proto.json)) && !has("with");
         let has_default = has_defaults || is_input && (has("default") || is_none);
         let may_be_skipped = has("skip_serializing_if") || has_default;
         if has("skip_serializing") && !has("skip_serializing_if") {
@@ -263,11 +283,15 @@ fn json_object(docs: &[&str], fields: &[FieldLine], is_input: bool) -> Value {
             required.push(*name);
         }
     }
-    described(json!({"type": "object", "properties": properties, "required": required}), docs)
+    let mut object = json!({"type": "object", "properties": properties, "required": required});
+    if has_serde(docs, "deny_unknown_fields") {
+        object["additionalProperties"] = json!(false);
+    }
+    described(object, docs)
 }
 
 /// Returns whether one of the attributes is an attribute of serde with this word.
-fn has_serde(attributes: &[&str], word: &str) -> bool {
+pub fn has_serde(attributes: &[&str], word: &str) -> bool {
     attributes.iter().any(|attribute| attribute.starts_with("serde") && attribute.contains(word))
 }
 

@@ -17,6 +17,7 @@ use crate::agent::conversation::{AGENT_STOP, DONE};
 use crate::log::event::{CarriedSignal, ChildAgain, RunPaused, UpdateReceived};
 use crate::run::ancestry::Ancestry;
 use crate::{AttributeValue, CallId, Event, Failure, Index, Name, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp};
+use crate::{message, numbered};
 
 /// The public view of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,68 +45,69 @@ pub struct RunView {
     pub reset_to: Option<RunId>,
 }
 
-/// The origin of a fork.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForkedFrom {
-    pub run: RunId,
-    pub generation: u32,
-    /// The last copied event.
-    pub index: Index,
-    /// The original was ended in favor of this run.
-    pub is_reset: bool,
+message! {
+    /// The origin of a fork.
+    #[derive(Eq)]
+    pub struct ForkedFrom {
+        1 => run: RunId,
+        2 => generation: u32,
+        /// The last copied event.
+        3 => index: Index,
+        /// The original was ended in favor of this run.
+        4 => is_reset: bool,
+    }
+
+    /// Something that a run waits for.
+    pub struct Awaited {
+        1 => kind: AwaitedKind,
+        /// The signal, approval or promise, the kind of the task or child, or the step to retry; absent for a plain timer.
+        2 => name: Option<Name>,
+        /// `RUN~GENERATION~CALL` for a call of the code, the update's own id for an update.
+        3 => id: String,
+        4 => call_id: Option<CallId>,
+        5 => since: Timestamp,
+        6 => deadline: Option<Timestamp>,
+        /// The child run.
+        7 => child: Option<RunId>,
+    }
+
+    /// A signal that a closed run received and never consumed.
+    pub struct Undelivered {
+        /// The event with the signal.
+        1 => index: Index,
+        2 => at: Timestamp,
+        3 => name: Name,
+        4 => payload: Payload,
+        5 => signal_id: Option<String>,
+        6 => sender: Option<RunKey>,
+    }
+
+    /// Counters of a run.
+    #[derive(Copy, Eq, Default)]
+    pub struct RunCounts {
+        1 => commits: u64,
+        2 => steps_completed: u64,
+        /// Failed attempts, not steps: a step that failed twice and then succeeded counts two.
+        3 => step_attempts_failed: u64,
+        4 => tasks_scheduled: u64,
+        5 => children_started: u64,
+        6 => signals_received: u64,
+        7 => signals_consumed: u64,
+    }
 }
 
-/// Something that a run waits for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Awaited {
-    pub kind: AwaitedKind,
-    /// The signal, approval or promise, the kind of the task or child, or the step to retry; `None` for a plain timer.
-    pub name: Option<Name>,
-    /// `RUN~GENERATION~CALL` for a call of the code, the update's own id for an update.
-    pub id: String,
-    pub call_id: Option<CallId>,
-    pub since: Timestamp,
-    pub deadline: Option<Timestamp>,
-    /// The child run.
-    pub child: Option<RunId>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AwaitedKind {
-    Signal,
-    Approval,
-    Promise,
-    /// A sleep, or the delay before a step's next attempt.
-    Timer,
-    Task,
-    Child,
-    /// An update that the code has not answered.
-    Update,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Undelivered {
-    /// The event with the signal.
-    pub index: Index,
-    pub at: Timestamp,
-    pub name: Name,
-    pub payload: Payload,
-    pub signal_id: Option<String>,
-    pub sender: Option<RunKey>,
-}
-
-/// Counters of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct RunCounts {
-    pub commits: u64,
-    pub steps_completed: u64,
-    /// Failed attempts, not steps: a step that failed twice and then succeeded counts two.
-    pub step_attempts_failed: u64,
-    pub tasks_scheduled: u64,
-    pub children_started: u64,
-    pub signals_received: u64,
-    pub signals_consumed: u64,
+numbered! {
+    pub enum AwaitedKind {
+        0 => Signal / "signal",
+        1 => Approval / "approval",
+        2 => Promise / "promise",
+        /// A sleep, or the delay before a step's next attempt.
+        3 => Timer / "timer",
+        4 => Task / "task",
+        5 => Child / "child",
+        /// An update that the code has not answered.
+        6 => Update / "update",
+    }
 }
 
 impl RunView {

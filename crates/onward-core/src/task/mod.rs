@@ -121,7 +121,7 @@ message! {
     #[derive(Default)]
     #[serde(default)]
     pub struct TaskOptions {
-        /// `None` is the default queue.
+        /// Absent for the default queue.
         1 => queue: Option<Name>,
         /// Higher goes first.
         2 => priority: i32,

@@ -23,13 +23,33 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &Partly::new(approvals, missing)))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DecideBody {
-    approved: bool,
-    feedback: Option<String>,
-    decided_by: Option<String>,
-    decision_id: String,
+bodies! {
+    struct DecideBody as Decide {
+        approved: bool,
+        feedback: Option<String> as Option<LongText>,
+        decided_by: Option<String> as Option<Name>,
+        /// Idempotency key: a repeat with the same id is the same decision; another id is refused.
+        decision_id: String as Name,
+    }
+
+    /// Either a result or a failure.
+    struct ResolveBody as Resolve {
+        #[serde(default, deserialize_with = "present")]
+        result: Option<Box<RawValue>>,
+        failure: Option<FailureBody>,
+        /// Idempotency key: a repeat with the same id is the same result; another id is refused.
+        resolution_id: String as Name,
+    }
+
+    struct FailureBody as ResolveFailure {
+        code: Option<String>,
+        message: String,
+        /// A retry may help; the code decides.
+        #[serde(default)]
+        retryable: bool,
+        #[serde(default, deserialize_with = "present")]
+        details: Option<Box<RawValue>>,
+    }
 }
 
 /// Handles `POST /v1/approvals/{id}`.
@@ -40,27 +60,6 @@ pub(crate) async fn decide(mut request: Request) -> Result<Response, Problem> {
     let decided = DecideRequest { namespace, approval: call.to_string(), decide };
     let appended = request.execute::<verb::DecideApproval>(decided).await?;
     Ok(json(StatusCode::OK, &Receipt::new(&call.run.id, &appended)))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ResolveBody {
-    #[serde(default, deserialize_with = "present")]
-    result: Option<Box<RawValue>>,
-    failure: Option<FailureBody>,
-    resolution_id: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FailureBody {
-    code: Option<String>,
-    message: String,
-    /// A retry may help; the code decides.
-    #[serde(default)]
-    retryable: bool,
-    #[serde(default, deserialize_with = "present")]
-    details: Option<Box<RawValue>>,
 }
 
 /// Returns `Some` for a field that is present, even if it is `null`.

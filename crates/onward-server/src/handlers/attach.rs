@@ -176,7 +176,7 @@ impl Tail {
         let records = self.runtime().read_log(&self.key, Some(head.generation), last, 1).await?;
         let outcome = records.last().and_then(outcome);
         let outcome = outcome.as_ref().map(Outcome::from);
-        let document = RunResult { id: &self.key.id, status: head.status.as_str(), outcome };
+        let document = RunResult { id: &self.key.id, status: head.status, outcome };
         let text = serde_json::to_string(&document).expect("documents serialize");
         Ok(self.sink.send(event("end", &text), None).await?)
     }
@@ -195,8 +195,7 @@ impl Tail {
         if !still(view.head.status) || here > self.at {
             return Ok(false);
         }
-        let document =
-            PauseFrame { status: view.head.status.as_str(), awaiting: &view.awaiting, pause: view.pause.as_ref(), next: here };
+        let document = PauseFrame { status: view.head.status, awaiting: &view.awaiting, pause: view.pause.as_ref(), next: here };
         let text = serde_json::to_string(&document).expect("documents serialize");
         self.sink.send(event("pause", &text), None).await?;
         Ok(true)

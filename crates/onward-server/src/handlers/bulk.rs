@@ -11,45 +11,50 @@ use super::prelude::*;
 use super::runs::status;
 use crate::new_id;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BulkBody {
-    verb: Option<String>,
-    #[serde(default)]
-    filter: Filter,
-    #[serde(default)]
-    all: bool,
-    #[serde(default)]
-    dry_run: bool,
-    bulk_id: Option<String>,
-    reason: Option<String>,
-    limit: Option<usize>,
-    cursor: Option<String>,
-    #[serde(default)]
-    include_outcome_unknown: bool,
+bodies! {
+    struct BulkBody as Bulk {
+        verb: Option<String> as Option<BulkVerb>,
+        #[serde(default)]
+        filter: Filter,
+        /// Required with an empty filter, which selects every run of the namespace.
+        #[serde(default)]
+        all: bool,
+        /// Only count the runs and return a sample.
+        #[serde(default)]
+        dry_run: bool,
+        /// Idempotency key, the same for all batches and repeats of one request.
+        bulk_id: Option<String> as Option<Name>,
+        reason: Option<String> as Option<LongText>,
+        limit: Option<usize> as Option<BatchLimit>,
+        /// The `next` of the previous batch.
+        cursor: Option<String>,
+        /// Lets `retry` execute calls again that failed with `outcome_unknown`; otherwise such runs are refused.
+        #[serde(default)]
+        include_outcome_unknown: bool,
+    }
+
+    #[derive(Default)]
+    struct Filter as RunFilter {
+        kind: Option<String> as Option<Name>,
+        #[serde(default)]
+        version: Vec<Option<String>> as Vec<Option<Name>>,
+        #[serde(default)]
+        status: Vec<String> as Vec<Status>,
+        #[serde(default)]
+        attributes: BTreeMap<String, PlainValue> as Attributes,
+        created_from: Option<Timestamp>,
+        created_until: Option<Timestamp>,
+    }
 }
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct Filter {
-    kind: Option<String>,
-    #[serde(default)]
-    version: Vec<Option<String>>,
-    #[serde(default)]
-    status: Vec<String>,
-    #[serde(default)]
-    attributes: BTreeMap<String, PlainValue>,
-    created_from: Option<Timestamp>,
-    created_until: Option<Timestamp>,
-}
-
-#[derive(Serialize)]
-struct BulkDocument<'a> {
-    bulk_id: &'a str,
-    verb: &'static str,
-    dry_run: bool,
-    #[serde(flatten)]
-    done: &'a BulkDone,
+documents! {
+    struct BulkDocument<'a> as BulkDone {
+        bulk_id: &'a str,
+        verb: BulkVerb,
+        dry_run: bool,
+        #[serde(flatten)]
+        done: &'a BulkDone,
+    }
 }
 
 pub(crate) async fn act(mut request: Request) -> Result<Response, Problem> {
@@ -103,5 +108,5 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
         BulkVerb::Delete => request.execute::<verb::BulkDelete>(bulk).await?,
         _ => request.execute::<verb::BulkRuns>(bulk).await?,
     };
-    Ok(json(StatusCode::OK, &BulkDocument { bulk_id: &bulk_id, verb: verb.as_str(), dry_run, done: &done }))
+    Ok(json(StatusCode::OK, &BulkDocument { bulk_id: &bulk_id, verb, dry_run, done: &done }))
 }

@@ -7,7 +7,7 @@
 use onward_core::api::{Decide, DecideRequest, DriveRequest, ResumeAgentReply, ResumeAgentRequest, verb};
 use onward_core::event::RunPaused;
 use onward_core::view::Awaited;
-use onward_core::{RunId, WorkerId};
+use onward_core::{RunId, Status, WorkerId};
 use onward_wire::worker::ServerFrame;
 
 use super::prelude::*;
@@ -16,36 +16,57 @@ use crate::http::documents::{Outcome, Receipt};
 use crate::workers::ClaimPurpose;
 use crate::{new_id, verbs};
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct DriveBody {
-    signal: Option<SignalBody>,
-    approval: Option<ApprovalBody>,
+bodies! {
+    #[derive(Default)]
+    struct DriveBody as Drive {
+        signal: Option<SignalBody>,
+        approval: Option<ApprovalBody>,
+    }
+
+    struct ApprovalBody as DriveDecision {
+        id: String as CallId,
+        approved: bool,
+        feedback: Option<String> as Option<LongText>,
+        decided_by: Option<String> as Option<Name>,
+        decision_id: String as Name,
+    }
+
+    #[derive(Default)]
+    struct ResumeBody as ResumeAgent {
+        /// Id of a connected worker; without it, a worker session is created.
+        worker: Option<String> as Option<Name>,
+        /// Signal that wakes a waiting agent.
+        signal: Option<SignalBody>,
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ApprovalBody {
-    id: String,
-    approved: bool,
-    feedback: Option<String>,
-    decided_by: Option<String>,
-    decision_id: String,
-}
+documents! {
+    struct DriveDocument<'a> as Driven {
+        run: &'a RunId,
+        status: Status,
+        /// Id of the worker session of the caller; null if there is nothing to do.
+        worker: Option<&'a WorkerId>,
+        /// First frames of the session: `welcome` and `run`; see docs/protocol.md.
+        frames: &'a [ServerFrame] as Vec<ServerFrame>,
+        /// Receipt of the delivered signal or decision.
+        delivered: Option<Receipt<'a>>,
+        awaiting: &'a [Awaited],
+        pause: Option<&'a RunPaused>,
+        outcome: Option<Outcome<'a>>,
+    }
 
-#[derive(Serialize)]
-struct DriveDocument<'a> {
-    run: &'a RunId,
-    status: &'static str,
-    /// Id of the worker session of the caller; `None` if there is nothing to do.
-    worker: Option<&'a WorkerId>,
-    /// First frames of the session: `welcome` and `run`.
-    frames: &'a [ServerFrame],
-    /// Receipt of the delivered signal or decision.
-    delivered: Option<Receipt<'a>>,
-    awaiting: &'a [Awaited],
-    pause: Option<&'a RunPaused>,
-    outcome: Option<Outcome<'a>>,
+    struct ResumedAgent<'a> {
+        run: &'a RunId,
+        /// The worker holds the agent now; false, without an error, for all other requests.
+        success: bool,
+        why: Option<&'a str> as Option<NotClaimedReason>,
+        status: Status,
+        worker: Option<&'a WorkerId>,
+        /// First frames of a worker session that was created for this request, `welcome` and `run`; an existing worker gets the
+        /// run with its next request.
+        frames: &'a [ServerFrame] as Vec<ServerFrame>,
+        delivered: Option<Receipt<'a>>,
+    }
 }
 
 /// Handles `POST /v1/drive/{run}`.
@@ -66,7 +87,7 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     let view = if given { None } else { Some(request.server.runtime().read_run(&key).await?) };
     let document = DriveDocument {
         run: &key.id,
-        status: view.as_ref().map_or(driven.head.status, |view| view.head.status).as_str(),
+        status: view.as_ref().map_or(driven.head.status, |view| view.head.status),
         worker: given.then_some(&worker),
         frames: &frames,
         delivered: driven.appended.as_ref().map(|appended| Receipt::new(&key.id, appended)),
@@ -80,26 +101,6 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
 /// Returns a unique id for the worker of one run.
 fn new_worker() -> Result<WorkerId, Problem> {
     Ok(WorkerId::new(format!("drive-{:016x}{:016x}", new_id::random_u64(), new_id::random_u64()))?)
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct ResumeBody {
-    worker: Option<String>,
-    signal: Option<SignalBody>,
-}
-
-#[derive(Serialize)]
-struct ResumedAgent<'a> {
-    run: &'a RunId,
-    /// False, without an error, for every request but the one that claimed the agent.
-    success: bool,
-    why: Option<&'a str>,
-    status: &'static str,
-    worker: Option<&'a WorkerId>,
-    /// First frames of a worker session that was created for this request; an existing worker gets the run with its next request.
-    frames: &'a [ServerFrame],
-    delivered: Option<Receipt<'a>>,
 }
 
 /// Handles `POST /v1/agents/{run}/resume`.
@@ -125,7 +126,7 @@ pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
         run: &key.id,
         success: reply.success,
         why: reply.why.as_deref(),
-        status: reply.head.status.as_str(),
+        status: reply.head.status,
         worker: reply.success.then_some(&worker),
         frames: &frames,
         delivered: reply.appended.as_ref().map(|appended| Receipt::new(&key.id, appended)),

@@ -11,36 +11,39 @@ use onward_store::StoreError;
 use super::prelude::*;
 use crate::http::documents::{Entries, EntryAnswer, Receipt};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EntryBody {
-    role: String,
-    content: Option<Box<RawValue>>,
-    idempotency_key: Option<String>,
-}
+bodies! {
+    struct EntryBody as AppendEntry {
+        /// `system`, `user`, `assistant`, `tool`, `summary`, or any other name.
+        role: String as Name,
+        content: Option<Box<RawValue>>,
+        /// A repeat with the same key is the same entry.
+        idempotency_key: Option<String> as Option<Name>,
+    }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BranchBody {
-    from: Option<String>,
-    entry: Option<BranchedEntry>,
-    idempotency_key: Option<String>,
-}
+    struct BranchBody as BranchRun {
+        /// Entry after which the conversation continues; default: its beginning.
+        from: Option<String> as Option<EntryCursor>,
+        entry: Option<BranchedEntry>,
+        /// A repeat with the same key is the same branch.
+        idempotency_key: Option<String> as Option<Name>,
+    }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BranchedEntry {
-    role: String,
-    content: Option<Box<RawValue>>,
-}
+    /// First entry of the branch; an edit is a branch from the entry's parent with other content.
+    struct BranchedEntry as BranchEntry {
+        role: String as Name,
+        content: Option<Box<RawValue>>,
+    }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MessageBody {
-    text: Option<String>,
-    content: Option<Box<RawValue>>,
-    message_id: Option<String>,
-    signal: Option<String>,
+    /// `text` or `content`.
+    struct MessageBody as SendMessage {
+        text: Option<String>,
+        /// Content for the agent: a text, or an object with `text` or `blocks`.
+        content: Option<Box<RawValue>>,
+        /// Idempotency key: a repeat with the same id is the same message.
+        message_id: Option<String> as Option<Name>,
+        /// Signal that the agent waits for; default `message`.
+        signal: Option<String> as Option<Name>,
+    }
 }
 
 /// Handles `GET /v1/runs/{id}/entries`.

@@ -9,20 +9,20 @@ use onward_runtime::{AppendExternal, AppendedExternal, ExternalRun, Runtime, Run
 use super::attach::{self, Attach, Reading, Until};
 use super::prelude::*;
 use super::runs::{last_event_id, no_limit, wants_stream};
-use crate::http::documents::{LogPosition, documents};
+use crate::http::documents::LogPosition;
 use crate::http::log_page::{Line, LogPage, PAGE_BYTES_MAX, RECORDS};
 use crate::server::Server;
 
 documents! {
-    struct ExternalView<'a>(run: &'a ExternalRun) {
+    struct ExternalView<'a> as ExternalRun(run: &'a ExternalRun) {
         id: &'a RunId = &run.head.key.id,
         namespace: &'a Namespace = &run.head.key.namespace,
         kind: &'a Name = &run.head.kind,
         version: Option<&'a Name> = run.head.version.as_ref(),
-        status: &'static str = run.head.status.as_str(),
+        status: Status as SettableStatus = run.head.status,
         /// Index of its engine's next event.
         next_index: Index = run.next_index(),
-        /// Data that its engine stored; `None` if it has only appended events.
+        /// Data that its engine stored; null if it has only appended events.
         data: Option<Box<RawValue>> = run.state.as_ref().map(|state| raw(&state.data)),
         created_at: Timestamp = run.head.created_at,
         updated_at: Timestamp = run.head.updated_at,
@@ -32,30 +32,30 @@ documents! {
     /// Response to an append.
     struct ExternalAnswer<'a>(of: (&'a RunId, AppendedExternal)) {
         run: &'a RunId = of.0,
+        /// Next index of the log after the append.
         next_index: Index = of.1.next_index,
         at: Timestamp = of.1.at,
         repeated: bool = of.1.repeated,
         created: bool = of.1.created,
     }
-}
 
-/// Event of an external engine.
-#[derive(Serialize)]
-struct ExternalEvent {
-    index: Index,
-    at: Timestamp,
-    event: Box<RawValue>,
-}
+    /// Event of an external engine.
+    struct ExternalEvent {
+        /// Index as the engine counts.
+        index: Index,
+        at: Timestamp,
+        event: Box<RawValue>,
+    }
 
-/// Page of an external engine's log.
-#[derive(Serialize)]
-struct ExternalEvents<'a> {
-    run: &'a RunId,
-    events: Vec<&'a RawValue>,
-    /// First index of the next page; `None` on the last page.
-    next: Option<Index>,
-    /// Index of the engine's next event.
-    next_index: Index,
+    /// Page of an external engine's log.
+    struct ExternalEvents<'a> {
+        run: &'a RunId,
+        events: Vec<&'a RawValue> as Vec<ExternalEvent>,
+        /// First index of the next page; null on the last page.
+        next: Option<Index>,
+        /// Index of the engine's next event.
+        next_index: Index,
+    }
 }
 
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
@@ -92,15 +92,16 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &ExternalEvents { run: &key.id, events, next, next_index }))
 }
 
-/// Status that an external engine may set.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SettableStatus {
-    Running,
-    Waiting,
-    Completed,
-    Failed,
-    Canceled,
+words! {
+    /// Status that an external engine may set.
+    #[derive(Deserialize)]
+    enum SettableStatus as ExternalStatus {
+        Running / "running",
+        Waiting / "waiting",
+        Completed / "completed",
+        Failed / "failed",
+        Canceled / "canceled",
+    }
 }
 
 impl From<SettableStatus> for Status {
@@ -115,13 +116,34 @@ impl From<SettableStatus> for Status {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StateBody {
-    kind: String,
-    version: Option<String>,
-    status: SettableStatus,
-    data: Option<Box<RawValue>>,
+bodies! {
+    /// State of an external run, which replaces the previous state.
+    struct StateBody as ExternalRunState {
+        kind: String as Name,
+        version: Option<String> as Option<Name>,
+        status: SettableStatus,
+        data: Option<Box<RawValue>>,
+    }
+
+    struct SetBody as SetExternal {
+        kind: String as Name,
+        version: Option<String> as Option<Name>,
+        status: SettableStatus,
+        data: Option<Box<RawValue>>,
+        /// Index at which the log must end.
+        expected_next_index: Option<u64>,
+        /// Idempotency key: a repeat with the same id is the same write.
+        append_id: Option<String> as Option<Name>,
+    }
+
+    struct AppendBody as AppendExternal {
+        /// Index of the first event, at which the log must end.
+        expected_next_index: u64,
+        events: Vec<Box<RawValue>> as EventsToAppend,
+        state: Option<StateBody>,
+        /// Idempotency key: a repeat with the same id is the same append.
+        append_id: Option<String> as Option<Name>,
+    }
 }
 
 impl StateBody {
@@ -130,26 +152,6 @@ impl StateBody {
         let version = version.map(Name::new).transpose()?;
         Ok(ExternalState { kind: Name::new(kind)?, version, status: status.into(), data: payload(data) })
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SetBody {
-    kind: String,
-    version: Option<String>,
-    status: SettableStatus,
-    data: Option<Box<RawValue>>,
-    expected_next_index: Option<u64>,
-    append_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AppendBody {
-    expected_next_index: u64,
-    events: Vec<Box<RawValue>>,
-    state: Option<StateBody>,
-    append_id: Option<String>,
 }
 
 /// Sets the state of an external run; creates the run if it does not exist.

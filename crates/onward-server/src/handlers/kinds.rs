@@ -4,28 +4,34 @@ use onward_core::{Name, Payload, Timestamp};
 use onward_runtime::{KindVersion, KindView};
 
 use super::prelude::*;
-use crate::http::documents::documents;
-
-#[derive(Serialize)]
-struct Kinds<'a> {
-    kinds: Vec<Kind<'a>>,
-}
 
 documents! {
+    struct Kinds<'a> as KindList {
+        kinds: Vec<Kind<'a>>,
+    }
+
     struct Kind<'a>(view: &'a KindView) {
         kind: &'a Name = &view.kind,
-        r#type: &'static str = if view.is_task { "task" } else { "workflow" },
+        r#type: KindType = if view.is_task { KindType::Task } else { KindType::Workflow },
         versions: Vec<Version<'a>> = view.versions.iter().map(Version::from).collect(),
     }
 
-    struct Version<'a>(version: &'a KindVersion) {
+    struct Version<'a> as KindVersion(version: &'a KindVersion) {
+        /// Null for runs without a version.
         version: Option<&'a Name> = version.version.as_ref(),
-        /// Schema text as registered.
+        /// JSON Schema as registered, or null.
         input_schema: Option<&'a RawValue> = version.input.as_ref().and_then(schema),
+        /// JSON Schema as registered, or null.
         output_schema: Option<&'a RawValue> = version.output.as_ref().and_then(schema),
         registered_at: Option<Timestamp> = version.registered_at,
+        /// Number of workers of this server that have code for it.
         workers: usize = version.workers,
     }
+}
+
+words! {
+    #[derive(Serialize)]
+    enum KindType as KindType { Workflow / "workflow", Task / "task" }
 }
 
 /// Returns the schema as JSON; registered schemas were compiled, so they are JSON.

@@ -22,6 +22,7 @@ pub(crate) mod prelude {
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::value::RawValue;
 
+    pub(crate) use crate::http::declare::{bodies, documents, words};
     pub use crate::http::problem::{Problem, RequestError};
     pub(crate) use crate::http::request::{Request, payload};
     pub(crate) use crate::http::response::json;

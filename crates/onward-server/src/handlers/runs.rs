@@ -1,10 +1,10 @@
 //! Runs: `/v1/runs`.
 
-mod act;
+pub(crate) mod act;
 mod events;
 mod list;
-mod start;
-mod stream;
+pub(crate) mod start;
+pub(crate) mod stream;
 
 pub(crate) use act::{act, delete, fork, reset, resume, retry};
 pub(crate) use events::{events, last_event_id, no_limit, wants_stream};

@@ -13,7 +13,6 @@ use onward_store::{Clock, ServerInfo, StoreError};
 use tokio::time::Instant;
 
 use super::prelude::*;
-use crate::http::documents::documents;
 use crate::new_id;
 use crate::server::Server;
 use crate::trace::Level;
@@ -69,11 +68,11 @@ fn tell(server: &Server, announced: Result<(), StoreError>) {
 }
 
 documents! {
-    struct Servers<'a>(of: (&'a [ServerInfo], &'a Name)) {
+    struct Servers<'a> as ServerList(of: (&'a [ServerInfo], &'a Name)) {
         servers: Vec<OneServer<'a>> = of.0.iter().map(|server| OneServer::from((server, server.id == *of.1))).collect(),
     }
 
-    struct OneServer<'a>(server: (&'a ServerInfo, bool)) {
+    struct OneServer<'a> as Server(server: (&'a ServerInfo, bool)) {
         id: &'a Name = &server.0.id,
         url: &'a str = &server.0.url,
         version: &'a str = &server.0.version,

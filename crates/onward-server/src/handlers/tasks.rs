@@ -1,7 +1,7 @@
 //! Tasks: standalone ones (`/v1/tasks`), open ones of all runs, their queues (`/v1/queues`) and rate-limited keys
 //! (`/v1/rate-limits`).
 
-use onward_core::api::{Blocker, StartTaskRequest, TaskRequest, TaskView, verb};
+use onward_core::api::{Blocker, StartTaskRequest, TaskRequest, TaskStatus, TaskView, verb};
 use onward_core::task::{RetryPolicy, TaskOptions, TaskState};
 use onward_core::{Failure, Name, Namespace, Payload, RunId, RunKey, Timestamp};
 use onward_runtime::RuntimeError;
@@ -9,24 +9,55 @@ use onward_store::{Gaps, TaskQuery};
 
 use super::prelude::*;
 use super::runs;
-use crate::http::documents::{OneBlocker, OpenTasks, Outcome, Partly, Queues, documents};
+use crate::http::documents::{OneBlocker, OpenTasks, Outcome, Partly, Queues};
 use crate::new_id;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TaskBody {
-    kind: String,
-    input: Option<Box<RawValue>>,
-    id: Option<String>,
-    queue: Option<String>,
-    #[serde(default)]
-    priority: i32,
-    retry: Option<RetryBody>,
-    #[serde(default)]
-    timeouts: TimeoutsBody,
-    idempotency_key: Option<String>,
-    #[serde(default)]
-    costs: bool,
+bodies! {
+    struct TaskBody as StartTask {
+        kind: String as TaskKind,
+        input: Option<Box<RawValue>>,
+        /// A repeat with the same id, kind and input returns the existing task.
+        id: Option<String> as Option<Name>,
+        queue: Option<String> as Option<Name>,
+        /// Higher priorities first.
+        #[serde(default)]
+        priority: i32,
+        /// Maximum number of attempts, or a retry policy.
+        retry: Option<RetryBody>,
+        #[serde(default)]
+        timeouts: TimeoutsBody,
+        /// Given to every attempt instead of the one derived from the id.
+        idempotency_key: Option<String> as Option<Name>,
+        /// Its attempts cost money and are counted in the spend of the run.
+        #[serde(default)]
+        costs: bool,
+    }
+
+    struct PolicyBody as Retry {
+        /// Maximum number of attempts; 0 is no limit.
+        attempts_max: u32,
+        first_delay_ms: Option<u64>,
+        /// Each delay as a percentage of the previous one; 200 doubles it.
+        growth_percent: Option<u32>,
+        delay_max_ms: Option<u64>,
+    }
+
+    #[derive(Default)]
+    struct TimeoutsBody as TaskTimeouts {
+        /// Time limit until the first attempt begins.
+        queued_ms: Option<u64>,
+        /// Time limit of one attempt.
+        attempt_ms: Option<u64>,
+        /// Time limit of all attempts and the delays between them.
+        total_ms: Option<u64>,
+        /// Time limit between two heartbeats of an attempt.
+        heartbeat_ms: Option<u64>,
+    }
+
+    struct ReopenBody as ReopenRateLimit {
+        /// Kind of the tasks; `llm.NAME` for calls of a model.
+        kind: String,
+    }
 }
 
 /// Number of attempts, or the whole policy.
@@ -40,22 +71,11 @@ enum RetryBody {
     Policy(PolicyBody),
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PolicyBody {
-    attempts_max: u32,
-    first_delay_ms: Option<u64>,
-    growth_percent: Option<u32>,
-    delay_max_ms: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct TimeoutsBody {
-    queued_ms: Option<u64>,
-    attempt_ms: Option<u64>,
-    total_ms: Option<u64>,
-    heartbeat_ms: Option<u64>,
+#[cfg(test)]
+impl crate::http::tests::shape::Shape for RetryBody {
+    fn shape(schema: &mut onward_core::log::schema::Schema) -> serde_json::Value {
+        serde_json::json!({"oneOf": [u32::shape(schema), PolicyBody::shape(schema)]})
+    }
 }
 
 impl From<RetryBody> for RetryPolicy {
@@ -74,20 +94,20 @@ impl From<RetryBody> for RetryPolicy {
     }
 }
 
-#[derive(Serialize)]
-struct StartedTask<'a> {
-    id: &'a RunId,
-    kind: &'a Name,
-    created: bool,
-    created_at: Timestamp,
-}
-
 documents! {
-    struct TaskDocument<'a>(of: (&'a TaskView, &'a [Blocker])) {
+    struct StartedTask<'a> {
+        id: &'a RunId,
+        kind: &'a Name,
+        created: bool,
+        created_at: Timestamp,
+    }
+
+    struct TaskDocument<'a> as TaskView(of: (&'a TaskView, &'a [Blocker])) {
         id: &'a RunId = &of.0.head.key.id,
         namespace: &'a Namespace = &of.0.head.key.namespace,
         kind: &'a Name = &of.0.kind,
-        status: &'static str = of.0.state.as_str(),
+        status: TaskStatus = of.0.state,
+        /// Number of attempts begun.
         attempts: u32 = of.0.attempts,
         queue: Option<&'a Name> = of.0.options.queue.as_ref(),
         priority: i32 = of.0.options.priority,
@@ -95,9 +115,26 @@ documents! {
         progress: Option<&'a Payload> = of.0.progress.as_ref(),
         last_failure: Option<&'a Failure> = of.0.last_failure.as_ref(),
         outcome: Option<Outcome<'a>> = of.0.outcome.as_ref().map(Outcome::from),
+        /// What the task is blocked on.
         blocked_on: Vec<OneBlocker<'a>> = of.1.iter().map(OneBlocker::from).collect(),
         created_at: Timestamp = of.0.head.created_at,
         ended_at: Option<Timestamp> = of.0.head.ended_at,
+    }
+
+    struct RateLimitList {
+        rate_limits: Vec<RateLimitDocument>,
+    }
+
+    struct RateLimitDocument as RateLimit {
+        /// Kind of the tasks; `llm.NAME` for calls of a model.
+        kind: Name,
+        until: Timestamp,
+    }
+
+    struct ReopenResult as ReopenedRateLimit {
+        kind: Name,
+        /// The kind was rate-limited.
+        reopened: bool,
     }
 }
 
@@ -172,30 +209,6 @@ pub(crate) async fn retry(request: Request) -> Result<Response, Problem> {
     let task = request.call()?.to_string();
     request.execute::<verb::RetryTask>(TaskRequest { namespace: request.by.namespace.clone(), task }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-#[derive(Serialize)]
-struct RateLimitList {
-    rate_limits: Vec<RateLimitDocument>,
-}
-
-#[derive(Serialize)]
-struct RateLimitDocument {
-    kind: Name,
-    until: Timestamp,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReopenBody {
-    kind: String,
-}
-
-#[derive(Serialize)]
-struct ReopenResult {
-    kind: Name,
-    /// Whether the kind was rate-limited.
-    reopened: bool,
 }
 
 /// Handles `GET /v1/rate-limits`.

@@ -19,11 +19,13 @@ const NEXT: &str = "onward-next";
 /// Size after which a page of an export ends with the current run.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
-#[derive(Serialize)]
-struct ImportDocument<'a> {
-    created: &'a [RunId],
-    unchanged: &'a [RunId],
-    refused: Vec<RefusedRun>,
+documents! {
+    struct ImportDocument<'a> as Imported {
+        created: &'a [RunId],
+        /// Runs that existed already with the same records.
+        unchanged: &'a [RunId],
+        refused: Vec<RefusedRun>,
+    }
 }
 
 pub(crate) async fn export_one(request: Request) -> Result<Response, Problem> {

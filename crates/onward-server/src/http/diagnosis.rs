@@ -53,21 +53,21 @@ pub(crate) fn hide_in_reply(reply: &mut Reply) {
     }
 }
 
-#[derive(Serialize)]
-struct Failures {
-    generation: u32,
-    failures: Vec<OneFailure>,
-}
+documents! {
+    struct Failures as FailureList {
+        generation: u32,
+        failures: Vec<OneFailure>,
+    }
 
-#[derive(Serialize)]
-struct OneFailure {
-    index: Index,
-    at: Timestamp,
-    event: &'static str,
-    code: String,
-    message: String,
-    /// Error text of the external service.
-    diagnosis: Option<String>,
+    struct OneFailure as LoggedFailure {
+        index: Index,
+        at: Timestamp,
+        event: &'static str,
+        code: String,
+        message: String,
+        /// Error text of the external service.
+        diagnosis: Option<String>,
+    }
 }
 
 /// Handles `GET /v1/runs/{id}/failures`.

@@ -5,58 +5,40 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::api::{Appended, AppendedEntry, Blocker, DeletedRun, EntryPage, QueueInfo};
+use onward_core::api::{Appended, AppendedEntry, BlockReason, Blocker, DeletedRun, EntryPage, QueueInfo};
 use onward_core::budget::Budget;
-use onward_core::conversation::{Entry, PendingEntry};
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::run::Wait;
 use onward_core::spend::SpendTotals;
 use onward_core::task::{Task, TaskCount, TaskState};
 use onward_core::view::{Awaited, ForkedFrom, RunCounts, RunView, Undelivered};
-use onward_core::{Event, Failure, Hash, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
+use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Status, Timestamp};
 use onward_runtime::CallRef;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::handlers::attributes::PlainValue;
-
-/// Declares documents that are made `From` a value: a row is `field: type = expression`.
-macro_rules! documents {
-    ($($(#[$meta:meta])* $vis:vis struct $name:ident<$life:lifetime>($source:ident: $type:ty) {
-        $($(#[$field_meta:meta])* $field:ident: $field_type:ty = $value:expr,)*
-    })*) => {$(
-        $(#[$meta])*
-        #[derive(serde::Serialize)]
-        $vis struct $name<$life> { $($(#[$field_meta])* $field: $field_type,)* }
-
-        impl<$life> From<$type> for $name<$life> {
-            fn from($source: $type) -> $name<$life> {
-                $name { $($field: $value,)* }
-            }
-        }
-    )*};
-}
-pub(crate) use documents;
+use crate::http::declare::{documents, words};
 
 documents! {
-    /// Run in a list.
+    /// Run.
     pub struct Run<'a>(head: &'a RunHead) {
         id: &'a RunId = &head.key.id,
         namespace: &'a Namespace = &head.key.namespace,
         kind: &'a Name = &head.kind,
         version: Option<&'a Name> = head.version.as_ref(),
-        status: &'static str = head.status.as_str(),
+        status: Status = head.status,
         generation: u32 = head.generation,
         event_count: Index = head.next_index,
         parent: Option<&'a ParentLink> = head.parent.as_ref(),
-        /// An external engine stores its log here.
+        /// Whether it is an external run, whose engine stores its log here.
         external: bool = head.external.is_some(),
         created_at: Timestamp = head.created_at,
         updated_at: Timestamp = head.updated_at,
         paused_at: Option<Timestamp> = head.paused_at,
         ended_at: Option<Timestamp> = head.ended_at,
-        attributes: BTreeMap<&'a Name, PlainValue> =
+        attributes: BTreeMap<&'a Name, PlainValue> as Attributes =
             head.attributes.iter().map(|attribute| (&attribute.name, attribute.value.clone().into())).collect(),
         /// Cost of its own attempts, in all generations.
         spend: Option<&'a SpendTotals> = head.spend.as_deref(),
@@ -69,7 +51,7 @@ documents! {
         deleted: Vec<Gone<'a>> = runs.iter().map(Gone::from).collect(),
     }
 
-    struct Gone<'a>(run: &'a DeletedRun) {
+    struct Gone<'a> as DeletedRun(run: &'a DeletedRun) {
         id: &'a RunId = &run.key.id,
         namespace: &'a Namespace = &run.key.namespace,
         kind: &'a Name = &run.kind,
@@ -83,9 +65,6 @@ documents! {
         run: Run<'a> = Run::from(&view.head),
         input: &'a Payload = &view.input,
         awaiting: &'a [Awaited] = &view.awaiting,
-        /// Absent if the run is shown as of an earlier time.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        blocked_on: Option<Vec<OneBlocker<'a>>> = None,
         state: &'a BTreeMap<Name, Payload> = &view.state,
         outcome: Option<Outcome<'a>> = view.outcome.as_ref().map(Outcome::from),
         undelivered: &'a [Undelivered] = &view.undelivered,
@@ -94,21 +73,35 @@ documents! {
         counts: RunCounts = view.counts,
         /// Name of the key that started the run or its root run.
         requester: Option<&'a str> = view.head.requester.as_deref(),
-        /// Names of the keys that forked, reset or retried it.
+        /// Names of the keys that forked, reset or retried it; they are requesters, too.
         copied_by: &'a [String] = &view.head.copied_by,
         forked_from: Option<&'a ForkedFrom> = view.forked_from.as_ref(),
+        /// Run that continues instead of this one.
         reset_to: Option<&'a RunId> = view.reset_to.as_ref(),
     }
 
-    /// Reason why a run or one of its tasks is blocked.
-    pub(crate) struct OneBlocker<'a>(blocker: &'a Blocker) {
+    /// Run with all details, and what it and its tasks are blocked on now.
+    pub struct BlockedView<'a> as RunView {
+        #[serde(flatten)]
+        view: View<'a>,
+        blocked_on: Vec<OneBlocker<'a>>,
+    }
+
+    /// What a pending run, or a task that the run waits for, is blocked on.
+    pub(crate) struct OneBlocker<'a> as Blocker(blocker: &'a Blocker) {
+        /// `RUN~GENERATION~CALL`; null if it is the run that is blocked.
         task: Option<String> = blocker.task_ref(),
         kind: &'a Name = &blocker.kind,
-        why: &'static str = blocker.why.as_str(),
+        why: BlockReason = blocker.why,
+        /// Time since which it is in quarantine.
         since: Option<Timestamp> = blocker.since,
+        /// Time at which it continues by itself.
         until: Option<Timestamp> = blocker.until,
+        /// Number of workers in a row that were lost while executing it.
         lost_workers: u32 = blocker.lost_workers,
+        /// Failure code of its last attempt.
         failure_code: Option<&'a str> = blocker.failure_code.as_deref(),
+        /// What an operator has to do, if anything.
         hint: Option<String> = blocker.hint(),
     }
 
@@ -121,20 +114,21 @@ documents! {
         description: Option<&'a str> = wait.description.as_deref(),
         show: Option<&'a Payload> = wait.show.as_ref(),
         deciders: &'a [String] = &wait.deciders,
-        /// Requesters of the run may not decide.
+        /// Requesters of the run may not decide: see `requester` and `copied_by` of the run.
         not_by_requester: bool = wait.not_by_requester,
         requested_at: Timestamp = wait.requested_at,
         deadline: Option<Timestamp> = wait.deadline,
     }
 
     /// Queues of a namespace.
-    pub struct Queues<'a>(queues: &'a [QueueInfo]) {
+    pub struct Queues<'a> as QueueList(queues: &'a [QueueInfo]) {
         queues: Vec<Queue<'a>> = queues.iter().map(Queue::from).collect(),
     }
 
     struct Queue<'a>(queue: &'a QueueInfo) {
         #[serde(flatten)]
         count: &'a TaskCount = &queue.count,
+        /// Number of workers for tasks of this kind from this queue.
         workers: u64 = queue.workers,
     }
 
@@ -149,47 +143,115 @@ documents! {
         kind: &'a Name = &task.kind,
         /// `null` is the default queue.
         queue: Option<&'a Name> = task.options.queue.as_ref(),
-        state: &'static str = match task.state {
-            TaskState::Queued => "queued",
-            TaskState::Leased => "running",
-            TaskState::Quarantined => "quarantined",
-        },
+        state: OpenState = task.state.into(),
         attempt: u32 = task.attempt,
         lost_workers: u32 = task.lost_workers,
         last_failure: Option<&'a Failure> = task.last_failure.as_ref(),
     }
 
-    struct ShownEntry<'a>(entry: &'a Entry) {
-        id: Hash = entry.id,
-        parent: Option<Hash> = entry.parent,
-        role: &'a Name = &entry.role,
-        content: &'a Payload = &entry.content,
-        idempotency_key: Option<&'a str> = entry.idempotency_key.as_deref(),
-        generation: u32 = entry.generation,
-        index: Index = entry.index,
-        at: Timestamp = entry.at,
-        is_abandoned: bool = entry.is_abandoned,
+    pub struct Approvals<'a> as ApprovalList {
+        pub approvals: Vec<Approval<'a>>,
+    }
+
+    /// Page of runs.
+    pub struct Runs<'a> as RunPage {
+        pub runs: Vec<Run<'a>>,
+        /// Cursor of the next page.
+        pub next: Option<&'a str>,
+    }
+
+    /// Sums of what was spent.
+    pub struct Spend<'a> as SpendReport {
+        by: SpendBy,
+        rows: &'a [SpendRow],
+        /// There may be more rows: repeat with a larger `limit`.
+        more: bool,
+    }
+
+    /// Run that was started, now or earlier.
+    pub struct StartedRun<'a> {
+        #[serde(flatten)]
+        pub run: Run<'a>,
+        pub created: bool,
+        /// Receipt of the signal that was sent with the start.
+        pub signal: Option<Receipt<'a>>,
+    }
+
+    /// One event of a log.
+    pub struct LoggedEvent<'a> {
+        pub generation: u32,
+        pub index: Index,
+        pub at: Timestamp,
+        /// Number of the commit that it is part of; inputs are part of none.
+        pub commit: Option<u64>,
+        pub event: &'a Event,
+    }
+
+    /// Page of a log.
+    pub struct EventPage<'a> {
+        pub run: &'a RunId,
+        pub events: Vec<&'a RawValue> as Vec<LoggedEvent<'a>>,
+        /// Position to continue from, also if there are no more events yet. Null after the last event of a closed run.
+        pub next: Option<LogPosition>,
+    }
+
+    /// Position in the logs of a run.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct LogPosition {
+        pub generation: u32,
+        pub from: Index,
+    }
+
+    /// Event for an attached reader when the run waits or is paused.
+    pub struct PauseFrame<'a> {
+        pub status: Status,
+        pub awaiting: &'a [Awaited],
+        pub pause: Option<&'a RunPaused>,
+        pub next: LogPosition,
+    }
+
+    /// Status of a run, and its outcome if it is closed.
+    pub struct RunResult<'a> {
+        pub id: &'a RunId,
+        pub status: Status,
+        pub outcome: Option<Outcome<'a>>,
+    }
+
+    /// Response to an update; without an outcome, it is not answered yet.
+    pub struct UpdateAnswer<'a> {
+        pub run: &'a RunId,
+        pub update_id: &'a str,
+        pub outcome: Option<Outcome<'a>>,
+    }
+
+    /// Result of a request to delete runs.
+    pub struct Deleted<'a> {
+        pub deleted: Vec<&'a str>,
+        pub refused: Vec<&'a str>,
+    }
+}
+
+words! {
+    /// State of an open task.
+    #[derive(Serialize)]
+    pub(crate) enum OpenState as TaskState { Queued / "queued", Running / "running", Quarantined / "quarantined" }
+}
+
+impl From<TaskState> for OpenState {
+    fn from(state: TaskState) -> OpenState {
+        match state {
+            TaskState::Queued => OpenState::Queued,
+            TaskState::Leased => OpenState::Running,
+            TaskState::Quarantined => OpenState::Quarantined,
+        }
     }
 }
 
 impl<'a> View<'a> {
     /// Adds what the run and its tasks are blocked on now.
-    pub fn with(self, blocked_on: &'a [Blocker]) -> View<'a> {
-        View { blocked_on: Some(blocked_on.iter().map(OneBlocker::from).collect()), ..self }
+    pub fn with(self, blocked_on: &'a [Blocker]) -> BlockedView<'a> {
+        BlockedView { view: self, blocked_on: blocked_on.iter().map(OneBlocker::from).collect() }
     }
-}
-
-#[derive(Serialize)]
-pub struct Approvals<'a> {
-    pub approvals: Vec<Approval<'a>>,
-}
-
-/// Page of runs.
-#[derive(Serialize)]
-pub struct Runs<'a> {
-    pub runs: Vec<Run<'a>>,
-    /// Cursor of the next page.
-    pub next: Option<&'a str>,
 }
 
 /// List, with the databases whose rows are missing from it.
@@ -207,19 +269,10 @@ impl<T> Partly<T> {
     }
 }
 
-/// Sums of what was spent.
-#[derive(Serialize)]
-pub struct Spend<'a> {
-    by: &'static str,
-    rows: &'a [SpendRow],
-    /// There may be more rows.
-    more: bool,
-}
-
 impl<'a> Spend<'a> {
     /// Creates the document from the rows of a query with this limit.
     pub fn new(by: SpendBy, rows: &'a [SpendRow], limit: usize) -> Spend<'a> {
-        Spend { by: by.as_str(), rows, more: rows.len() >= limit }
+        Spend { by, rows, more: rows.len() >= limit }
     }
 }
 
@@ -261,90 +314,4 @@ pub type Receipt<'a> = OfRun<'a, Appended>;
 pub type EntryAnswer<'a> = OfRun<'a, AppendedEntry>;
 
 /// Page of a conversation.
-#[derive(Serialize)]
-pub struct Entries<'a> {
-    run: &'a RunId,
-    /// Oldest first.
-    entries: Vec<ShownEntry<'a>>,
-    before: Option<String>,
-    leaf: Option<Hash>,
-    depth: Option<u64>,
-    pending: &'a [PendingEntry],
-}
-
-impl<'a> Entries<'a> {
-    pub fn new(run: &'a RunId, page: &'a EntryPage) -> Entries<'a> {
-        let EntryPage { entries, before, leaf, depth, pending } = page;
-        let (entries, before) = (entries.iter().map(ShownEntry::from).collect(), before.map(|before| before.to_string()));
-        Entries { run, entries, before, leaf: *leaf, depth: *depth, pending }
-    }
-}
-
-/// Run that was started, now or earlier.
-#[derive(Serialize)]
-pub struct StartedRun<'a> {
-    #[serde(flatten)]
-    pub run: Run<'a>,
-    pub created: bool,
-    /// Receipt of the signal that was sent with the start.
-    pub signal: Option<Receipt<'a>>,
-}
-
-/// One event of a log.
-#[derive(Serialize)]
-pub struct LoggedEvent<'a> {
-    pub generation: u32,
-    pub index: Index,
-    pub at: Timestamp,
-    /// Number of its commit; inputs are part of none.
-    pub commit: Option<u64>,
-    pub event: &'a Event,
-}
-
-/// Page of a log.
-#[derive(Serialize)]
-pub struct EventPage<'a> {
-    pub run: &'a RunId,
-    pub events: Vec<&'a RawValue>,
-    /// Position to continue from, also if there are no more events yet. `None` after the last event of a closed run.
-    pub next: Option<LogPosition>,
-}
-
-/// Position in the logs of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct LogPosition {
-    pub generation: u32,
-    pub from: Index,
-}
-
-/// Event for an attached reader when the run waits or is paused.
-#[derive(Serialize)]
-pub struct PauseFrame<'a> {
-    pub status: &'static str,
-    pub awaiting: &'a [Awaited],
-    pub pause: Option<&'a RunPaused>,
-    pub next: LogPosition,
-}
-
-/// Status of a run, and its outcome if it is closed.
-#[derive(Serialize)]
-pub struct RunResult<'a> {
-    pub id: &'a RunId,
-    pub status: &'static str,
-    pub outcome: Option<Outcome<'a>>,
-}
-
-/// Response to an update; without an outcome, it is not answered yet.
-#[derive(Serialize)]
-pub struct UpdateAnswer<'a> {
-    pub run: &'a RunId,
-    pub update_id: &'a str,
-    pub outcome: Option<Outcome<'a>>,
-}
-
-/// Result of a request to delete runs.
-#[derive(Serialize)]
-pub struct Deleted<'a> {
-    pub deleted: Vec<&'a str>,
-    pub refused: Vec<&'a str>,
-}
+pub type Entries<'a> = OfRun<'a, EntryPage>;

@@ -231,7 +231,7 @@ routes! {
     POST "/v1/attachments" putAttachment [verb PutAttachment] attachments::put,
         "Store an attachment that messages refer to by its hash"
         <- BYTES "Attachment"
-        => [201 "Stored durably under the SHA-256 of the bytes" JSON "KeptAttachment"];
+        => [201 "Stored durably under the SHA-256 of the bytes" JSON "PutAttachmentReply"];
     POST "/v1/agents/{id}/resume" claimAgent [verb ResumeAgent] claims::resume,
         "Claim an agent that no worker holds; of concurrent requests one succeeds"
         <- JSON "ResumeAgent" optional
@@ -290,7 +290,7 @@ routes! {
         <- JSON "ReopenRateLimit"
         => [200 "Whether the kind was rate-limited" JSON "ReopenedRateLimit"];
     GET "/v1/workers" listWorkers [verb ListWorkers] servers::workers, "List connected workers"
-        => [200 "The workers of the namespace" JSON "WorkerList"];
+        => [200 "The workers of the namespace" JSON "WorkersReply"];
     GET "/v1/servers" listServers [server_wide Admin] servers::list, "List the servers that share the store"
         => [200 "Every server with a recent heartbeat, and this one" JSON "ServerList"];
     GET "/v1/deleted" listDeletedRuns [verb ListDeleted] runs::deleted, "List manually deleted runs, newest first"
@@ -318,7 +318,7 @@ routes! {
         <- LINES "Lines"
         => [200 "The created, unchanged and refused runs" JSON "Imported"];
     GET "/v1/versions" listVersions [verb ListVersions] runs::versions, "Count the open runs of each version of the code"
-        => [200 "The counts, by kind and version" JSON "VersionList"];
+        => [200 "The counts, by kind and version" JSON "VersionsReply"];
     GET "/v1/spend" getSpend [verb ReadSpend] runs::spend, "Show what was spent, by model, day, run or tree"
         query [
             Parameter::new("by", "SpendBy", "`model` (the default), `day`, `run`, or `tree`: a run with its children and forks"),

@@ -5,28 +5,30 @@ use axum::response::Response;
 use onward_core::id::NAME_BYTES_MAX;
 use onward_core::{Index, Name, RunId, RunKey, Timestamp};
 use onward_runtime::{CallContext, Signal, StartRequest};
-use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::entry::{Named, Pointer, WebhookEntry, WebhookTarget};
 use super::signature::text_at;
 use crate::auth::ceilings;
+use crate::http::declare::documents;
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{self, payload};
 use crate::http::response::json;
 use crate::server::Server;
 use crate::{hex, new_id};
 
-/// Response body; the same for every repeat of a request (HK3).
-#[derive(Serialize)]
-struct DeliveryReceipt<'a> {
-    run: &'a RunId,
-    /// Index of the signal in the run's log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    index: Option<Index>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<Timestamp>,
+// HK3
+documents! {
+    /// Response to a webhook; the same for every repeat of a request.
+    struct DeliveryReceipt<'a> as WebhookTaken {
+        run: &'a RunId,
+        /// Index of the signal in the run's log.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        index: Option<Index> as Index,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp> as Timestamp,
+    }
 }
 
 pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, body: &[u8]) -> Result<Response, Problem> {

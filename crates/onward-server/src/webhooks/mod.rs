@@ -13,7 +13,7 @@
 //! - HK4 (S12): a secret is in the webhook file and is shown once when it is created; it is in no other file, log line, error or
 //!   response.
 
-mod deliver;
+pub(crate) mod deliver;
 mod entry;
 mod file;
 mod format;

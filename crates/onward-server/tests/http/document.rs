@@ -2,7 +2,6 @@
 
 use onward_core::task::TaskReport;
 use onward_core::{Log, Payload};
-use onward_server::openapi_document;
 use onward_wire::worker::{ReportTask, ServerFrame, WorkerFrame};
 use serde_json::{Value, json};
 
@@ -10,7 +9,7 @@ use crate::client::Reply;
 use crate::site::Site;
 
 fn document() -> Value {
-    serde_json::from_str(&openapi_document()).unwrap()
+    serde_json::from_str(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json"))).unwrap()
 }
 
 /// Follows references.

@@ -8,16 +8,61 @@ use crate::handlers::prelude::*;
 use crate::http::documents::{Receipt, Run, StartedRun};
 use crate::new_id;
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct ReasonBody {
-    reason: Option<String>,
+bodies! {
+    #[derive(Default)]
+    struct ReasonBody as Reason {
+        reason: Option<String> as Option<LongText>,
+    }
+
+    #[derive(Default)]
+    struct ResumeBody as Resume {
+        /// New limits, which replace the existing ones.
+        budget: Option<WrittenBudget>,
+    }
+
+    #[derive(Default)]
+    struct RetryBody as RetryRun {
+        /// Idempotency key: a repeat with the same id is the same request.
+        request_id: Option<String> as Option<Name>,
+        reason: Option<String> as Option<LongText>,
+        /// Execute calls again that failed with `outcome_unknown`.
+        #[serde(default)]
+        include_outcome_unknown: bool,
+    }
+
+    #[derive(Default)]
+    struct CopyBody as CopyRun {
+        /// Last event to copy, at the end of a commit; default: the last event.
+        from: Option<u64>,
+        /// Last event to copy, at the end of a commit; default: the last event.
+        to: Option<u64>,
+        /// Id of the new run; a repeat of the same fork returns it.
+        id: Option<String> as Option<Name>,
+        /// Generation to copy; default: the current one.
+        generation: Option<u32>,
+        /// Whether signals after the point are kept or dropped; default: kept.
+        #[serde(default)]
+        signals: LaterSignals,
+        /// Whether children without a result at the point are awaited or restarted.
+        children: Option<OpenChildren>,
+        /// Version of the code; default: the version of the original.
+        version: Option<String> as Option<Name>,
+        reason: Option<String> as Option<LongText>,
+        /// Accept that calls after the point whose outcome is unknown are executed again; otherwise such a request is refused with
+        /// `outcome_unknown`.
+        #[serde(default)]
+        include_outcome_unknown: bool,
+    }
 }
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct ResumeBody {
-    budget: Option<WrittenBudget>,
+words! {
+    #[derive(Deserialize, Default)]
+    enum LaterSignals as LaterSignals { #[default] Keep / "keep", Drop / "drop" }
+}
+
+words! {
+    #[derive(Deserialize)]
+    enum OpenChildren as OpenChildren { Await / "await", Restart / "restart" }
 }
 
 /// Handles `POST /v1/runs/{id}/resume`.
@@ -43,48 +88,6 @@ pub(crate) async fn delete(request: Request) -> Result<Response, Problem> {
     let reason = request.query.get("reason").unwrap_or_default().to_owned();
     request.execute::<verb::DeleteRun>(ReasonRequest { run: request.key()?, reason }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct RetryBody {
-    request_id: Option<String>,
-    reason: Option<String>,
-    #[serde(default)]
-    include_outcome_unknown: bool,
-}
-
-#[derive(Deserialize, Default, Clone, Copy, PartialEq)]
-#[serde(rename_all = "snake_case")]
-enum LaterSignals {
-    #[default]
-    Keep,
-    Drop,
-}
-
-#[derive(Deserialize, Clone, Copy, PartialEq)]
-#[serde(rename_all = "snake_case")]
-enum OpenChildren {
-    Await,
-    Restart,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct CopyBody {
-    /// Last event to copy, for a fork.
-    from: Option<u64>,
-    /// Last event to copy, for a reset.
-    to: Option<u64>,
-    id: Option<String>,
-    generation: Option<u32>,
-    #[serde(default)]
-    signals: LaterSignals,
-    children: Option<OpenChildren>,
-    version: Option<String>,
-    reason: Option<String>,
-    #[serde(default)]
-    include_outcome_unknown: bool,
 }
 
 /// Handles `POST /v1/runs/{id}/retry`.

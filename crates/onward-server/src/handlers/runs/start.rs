@@ -18,17 +18,44 @@ use crate::new_id;
 /// Default time to wait for the result of an update or a query.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StartBody {
-    kind: String,
-    input: Option<Box<RawValue>>,
-    id: Option<String>,
-    version: Option<String>,
-    signal: Option<SignalBody>,
-    #[serde(default)]
-    attributes: BTreeMap<String, PlainValue>,
-    budget: Option<WrittenBudget>,
+bodies! {
+    struct StartBody as StartRun {
+        kind: String as Name,
+        input: Option<Box<RawValue>>,
+        /// A repeat with the same id, kind and input returns the existing run.
+        id: Option<String> as Option<Name>,
+        version: Option<String> as Option<Name>,
+        signal: Option<SignalBody>,
+        #[serde(default)]
+        attributes: BTreeMap<String, PlainValue> as Attributes,
+        budget: Option<WrittenBudget>,
+    }
+
+    pub(crate) struct SignalBody as SendSignal {
+        name: String as Name,
+        payload: Option<Box<RawValue>>,
+        /// Idempotency key: a repeat with the same id is the same signal.
+        signal_id: Option<String> as Option<Name>,
+    }
+
+    struct UpdateBody as SendUpdate {
+        name: String as Name,
+        payload: Option<Box<RawValue>>,
+        /// Idempotency key: a repeat with the same id waits for the same result.
+        update_id: Option<String> as Option<Name>,
+    }
+
+    struct QueryBody as AskQuery {
+        name: String as Name,
+        input: Option<Box<RawValue>>,
+    }
+}
+
+documents! {
+    struct QueryAnswer<'a> {
+        run: &'a RunId,
+        outcome: Outcome<'a>,
+    }
 }
 
 /// Handles `POST /v1/runs`.
@@ -60,14 +87,6 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     Ok(response)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SignalBody {
-    name: String,
-    payload: Option<Box<RawValue>>,
-    signal_id: Option<String>,
-}
-
 impl SignalBody {
     pub fn read(self) -> Result<Signal, Problem> {
         Ok(Signal { name: Name::new(self.name)?, payload: payload(self.payload), signal_id: self.signal_id })
@@ -80,14 +99,6 @@ pub(crate) async fn signal(mut request: Request) -> Result<Response, Problem> {
     let signal = request.json::<SignalBody>().await?.read()?;
     let appended = request.execute::<verb::SignalRun>(SignalRequest { run: run.clone(), signal }).await?;
     Ok(json(StatusCode::ACCEPTED, &Receipt::new(&run.id, &appended)))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UpdateBody {
-    name: String,
-    payload: Option<Box<RawValue>>,
-    update_id: Option<String>,
 }
 
 /// Handles `POST /v1/runs/{id}/updates`. Responds after the update is recorded, with its result if it comes in time.
@@ -107,19 +118,6 @@ pub(crate) async fn update(mut request: Request) -> Result<Response, Problem> {
     let status = if outcome.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let outcome = outcome.as_ref().map(Outcome::from);
     Ok(json(status, &UpdateAnswer { run: &key.id, update_id: &update_id, outcome }))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct QueryBody {
-    name: String,
-    input: Option<Box<RawValue>>,
-}
-
-#[derive(Serialize)]
-struct QueryAnswer<'a> {
-    run: &'a RunId,
-    outcome: Outcome<'a>,
 }
 
 /// Handles `POST /v1/runs/{id}/queries`. Nothing is recorded, so a query that timed out can be repeated.
@@ -153,5 +151,5 @@ pub(crate) async fn result(request: Request) -> Result<Response, Problem> {
     let status = if outcome.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let head = runtime.read_head(&key).await?;
     let outcome = outcome.as_ref().map(Outcome::from);
-    Ok(json(status, &RunResult { id: &key.id, status: head.status.as_str(), outcome }))
+    Ok(json(status, &RunResult { id: &key.id, status: head.status, outcome }))
 }

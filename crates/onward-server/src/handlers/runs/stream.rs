@@ -18,12 +18,13 @@ use crate::server::Server;
 /// Size at which text is handed to the sink.
 const TEXT_BYTES: usize = 32 * 1024;
 
-/// Page of a stream.
-#[derive(Serialize)]
-struct Page {
-    frames: Vec<Box<RawValue>>,
-    /// Offset to continue from.
-    next: String,
+documents! {
+    /// Page of a stream.
+    struct Page as StreamPage {
+        frames: Vec<Box<RawValue>> as Vec<StreamFrame>,
+        /// Offset to continue from.
+        next: String as StreamOffset,
+    }
 }
 
 pub(crate) async fn stream(request: Request) -> Result<Response, Problem> {

@@ -18,6 +18,36 @@ fn every_schema_that_is_named_is_there_and_needed() {
     }
 }
 
+/// JSON that is not ours to declare: any value, this document, the input of AG-UI.
+const FOREIGN: [&str; 3] = ["Any", "Document", "RunAgentInput"];
+
+#[test]
+fn every_json_body_and_reply_has_the_schema_of_its_type() {
+    let generated = generated_schemas();
+    for route in ROUTES {
+        let replies = route.answers.iter().flat_map(|answer| answer.content).copied();
+        let bodies = route.body.iter().map(|body| (body.content_type, body.schema)).chain(replies);
+        for (_, name) in bodies.filter(|(content_type, _)| *content_type == "application/json") {
+            assert!(generated.contains_key(name) || FOREIGN.contains(&name), "{}: {name} is not generated", route.id);
+        }
+    }
+}
+
+/// A type that is read and written has one schema, or two names.
+#[test]
+fn no_name_has_two_schemas() {
+    let documents = document_schemas();
+    for (name, schema) in body_schemas().into_iter().chain(frame_schemas()) {
+        let other = documents.get(&name).unwrap_or(&schema);
+        assert_eq!(schema, *other, "{name}");
+    }
+    let bodies = body_schemas();
+    let frames = frame_schemas();
+    for (name, schema) in bodies.iter().filter(|(name, _)| frames.contains_key(*name)) {
+        assert_eq!(schema, &frames[name], "{name}");
+    }
+}
+
 #[test]
 fn every_operation_has_a_unique_name_and_one_tag() {
     let names: BTreeSet<&str> = ROUTES.iter().map(|route| route.id).collect();

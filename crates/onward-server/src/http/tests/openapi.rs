@@ -1,19 +1,56 @@
-//! OpenAPI 3.1 document, generated from the table of routes, the table of error codes, the types of the log, the frames of workers
-//! and replies of verbs.
+//! OpenAPI 3.1 document, generated from the table of routes, the table of error codes, the types of the log, the frames of
+//! workers, and the declarations of bodies and documents.
 //!
-//! `schemas.json` has the schemas of the other bodies; tests compare them with real responses.
+//! Tests compare it with `docs/openapi.json`, which the server contains as text; the generator is not part of the server.
+//!
+//! `schemas.json` has the schemas of texts and numbers with limits, of formats of others (RFC 9457, AG-UI) and of streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_core::api::{VersionsReply, WorkersReply};
-use onward_core::ledger::SpendRow;
+use onward_core::api::{BulkVerb, PutAttachmentReply, VersionsReply, WorkersReply};
 use onward_core::log::codec::Field;
 use onward_core::log::schema::Schema;
 use onward_core::{ErrorCode, Event};
 use onward_wire::worker::{ServerFrames, WorkerFrames};
 use serde_json::{Map, Value, json};
 
+use super::shape::{Shape, ShapeFn};
+use crate::handlers::{approvals, bulk, claims, entries, external, kinds, operations, runs, servers, tasks, transfer};
+use crate::http::documents::{Approvals, DeletedRuns, Entries, EntryAnswer, OpenTasks, Partly, Receipt, Runs};
 use crate::http::routes::{Parameter, ROUTES, ResponseShape, Route};
+use crate::http::{diagnosis, documents};
+use crate::webhooks::deliver;
+
+/// Bodies of requests, by module.
+const BODIES: &[&[ShapeFn]] = &[
+    approvals::BODIES,
+    bulk::BODIES,
+    claims::BODIES,
+    entries::BODIES,
+    external::BODIES,
+    runs::act::BODIES,
+    runs::start::BODIES,
+    tasks::BODIES,
+];
+
+/// Documents in responses, by module.
+const DOCUMENTS: &[&[ShapeFn]] = &[
+    documents::DOCUMENTS,
+    bulk::DOCUMENTS,
+    claims::DOCUMENTS,
+    deliver::DOCUMENTS,
+    diagnosis::DOCUMENTS,
+    external::DOCUMENTS,
+    kinds::DOCUMENTS,
+    operations::DOCUMENTS,
+    runs::start::DOCUMENTS,
+    runs::stream::DOCUMENTS,
+    servers::DOCUMENTS,
+    tasks::DOCUMENTS,
+    transfer::DOCUMENTS,
+    &[Partly::<Approvals>::shape, Partly::<DeletedRuns>::shape, Partly::<OpenTasks>::shape, Partly::<Runs>::shape],
+    &[Entries::shape, EntryAnswer::shape, Receipt::shape],
+];
 
 const SCHEMAS: &str = include_str!("openapi/schemas.json");
 
@@ -38,7 +75,7 @@ const TAGS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// Returns the document as text; the text is deterministic.
-pub fn document() -> String {
+fn document() -> String {
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
         let methods = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -104,9 +141,6 @@ fn written_schemas() -> BTreeMap<String, Value> {
     serde_json::from_str(SCHEMAS).expect("the schemas are JSON")
 }
 
-/// Responses that are replies of verbs as they are: the name of the schema and the name of the reply.
-const REPLIES: [(&str, &str); 2] = [("VersionList", "VersionsReply"), ("WorkerList", "WorkersReply")];
-
 /// Messages of frames whose names are those of other bodies; in the document they begin with `Frame`.
 const FRAME_NAMES: [&str; 3] = ["Problem", "Run", "TaskState"];
 
@@ -126,18 +160,58 @@ fn frame_schemas() -> BTreeMap<String, Value> {
     schemas.into_iter().map(|(name, schema)| (renamed(name), schema)).collect()
 }
 
-/// Returns the schemas of frames, of events, of replies and of the types in them, and the error codes.
-fn generated_schemas() -> BTreeMap<String, Value> {
-    let mut schema = Schema::default();
-    for add in [Event::proto, VersionsReply::proto, WorkersReply::proto, SpendRow::proto] {
+/// Returns the schemas of bodies.
+fn body_schemas() -> BTreeMap<String, Value> {
+    let mut schema = Schema::of_input();
+    for add in BODIES.iter().copied().flatten() {
         add(&mut schema);
     }
-    let mut schemas = frame_schemas();
-    schemas.extend(schema.json().clone());
-    for (name, reply) in REPLIES {
-        let schema = schemas.remove(reply).unwrap_or_default();
-        schemas.insert(name.to_owned(), schema);
+    let mut schemas = schema.json().clone();
+    // Two routes have one type: the verb is required or implied, the point is `from` or `to`.
+    let mut delete = schemas["Bulk"].clone();
+    delete["properties"]["verb"] = json!({"type": "string", "enum": [BulkVerb::Delete]});
+    let others: Vec<&BulkVerb> = BulkVerb::ALL.iter().filter(|verb| **verb != BulkVerb::Delete).collect();
+    let mut bulk = schemas["Bulk"].clone();
+    bulk["properties"]["verb"] = json!({"type": "string", "enum": others});
+    bulk["required"] = json!(["verb"]);
+    schemas.extend([("Bulk".to_owned(), bulk), ("BulkDelete".to_owned(), delete)]);
+    let copy = schemas.remove("CopyRun").unwrap_or_default();
+    for (name, other) in [("ForkRun", "to"), ("ResetRun", "from")] {
+        let mut copy = copy.clone();
+        copy["properties"].as_object_mut().and_then(|properties| properties.remove(other));
+        schemas.insert(name.to_owned(), copy);
     }
+    schemas
+}
+
+/// Returns the schemas of documents, of replies of verbs and of events.
+fn document_schemas() -> BTreeMap<String, Value> {
+    let mut schema = Schema::default();
+    for add in [Event::proto, PutAttachmentReply::proto, VersionsReply::proto, WorkersReply::proto] {
+        add(&mut schema);
+    }
+    for add in DOCUMENTS.iter().copied().flatten() {
+        add(&mut schema);
+    }
+    let mut schemas = schema.json().clone();
+    let texts = [
+        ("Entry", "role", "Name"),
+        ("PendingEntry", "role", "Name"),
+        ("RefusedRun", "code", "ErrorCode"),
+        ("UpdateAnswer", "update_id", "Name"),
+    ];
+    for (name, field, kind) in texts {
+        schemas.entry(name.to_owned()).and_modify(|object| object["properties"][field] = reference(kind));
+    }
+    schemas
+}
+
+/// Returns the schemas of frames, bodies, documents and of the types in them, and the error codes. A type that is read and
+/// written is described as the server writes it.
+fn generated_schemas() -> BTreeMap<String, Value> {
+    let mut schemas = frame_schemas();
+    schemas.extend(body_schemas());
+    schemas.extend(document_schemas());
     let mut codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
     codes.sort_unstable();
     let codes = json!({"type": "string", "enum": codes, "description": "Stable error code; docs/errors describes each"});
@@ -232,11 +306,10 @@ fn links_to_a_run() -> Value {
     about.map(|route| (route.id.to_owned(), link(route))).collect::<Map<_, _>>().into()
 }
 
-const SCHEMA_PATH: &str = "#/components/schemas/";
+pub(crate) const SCHEMA_PATH: &str = "#/components/schemas/";
 
-fn reference(schema: &str) -> Value {
+pub(crate) fn reference(schema: &str) -> Value {
     json!({"$ref": format!("{SCHEMA_PATH}{schema}")})
 }
 
-#[cfg(test)]
 mod tests;

@@ -1,0 +1,4 @@
+//! Generator of the OpenAPI document.
+
+mod openapi;
+pub(crate) mod shape;
