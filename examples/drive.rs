@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use onward::{Bring, Ctx, Driven, Failure, Onward, Signal, Workflow};
+use onward::{Ctx, Driven, Failure, Onward, RunInput, Signal, Workflow};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -28,11 +28,11 @@ async fn handle(onward: &Onward, path: &str, body: &str) -> Result<String, onwar
     let driven = match (words.next(), words.next(), words.next()) {
         (Some("orders"), Some(id), None) => {
             let run = onward.start(&ORDER, id).id(format!("order-{id}")).await?;
-            onward.drive(run.id(), Bring::nothing()).await?
+            onward.drive(run.id(), RunInput::nothing()).await?
         }
         (Some("orders"), Some(id), Some("payment")) => {
             let cents: u64 = body.trim().parse().unwrap_or_default();
-            onward.drive(&format!("order-{id}"), Bring::signal(&PAYMENT, &cents).id("payment")).await?
+            onward.drive(&format!("order-{id}"), RunInput::signal(&PAYMENT, &cents).id("payment")).await?
         }
         _ => return Ok("not found".to_owned()),
     };

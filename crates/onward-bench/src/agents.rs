@@ -61,7 +61,7 @@ fn message(number: u32) -> String {
 }
 
 /// Answers `turns` messages and completes.
-async fn talk(ctx: AgentCtx, turns: u32) -> onward::Result<u32> {
+async fn answer_messages(ctx: AgentCtx, turns: u32) -> onward::Result<u32> {
     ctx.turns(0u32, async |answered| {
         for message in ctx.signal("message").drain::<String>()? {
             ctx.append(Role::User, &message).await?;
@@ -114,7 +114,7 @@ async fn remember(ctx: AgentCtx, (): ()) -> onward::Result<u32> {
 }
 
 fn with_agents(builder: Builder, provider: &Provider) -> Builder {
-    builder.model("m", provider).agent("talk", talk).agent("hurry", hurry).agent("remember", remember)
+    builder.model("m", provider).agent("talk", answer_messages).agent("hurry", hurry).agent("remember", remember)
 }
 
 pub async fn measure(plan: &Plan) -> Result<()> {

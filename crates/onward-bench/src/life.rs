@@ -24,7 +24,7 @@ async fn listen(ctx: Ctx, steps: u64) -> onward::Result<u64> {
         ctx.step("warm-up", async || Ok::<_, Failure>("x".repeat(198))).await?;
     }
     let progress = ctx.dep::<ProgressChannel>();
-    let say = || {
+    let print_figures = || {
         if let Ok(sender) = progress.lock()
             && let Some(sender) = &*sender
         {
@@ -32,7 +32,7 @@ async fn listen(ctx: Ctx, steps: u64) -> onward::Result<u64> {
         }
     };
     ctx.step("ready", async || {
-        say();
+        print_figures();
         Ok::<_, Failure>(())
     })
     .await?;
@@ -44,7 +44,7 @@ async fn listen(ctx: Ctx, steps: u64) -> onward::Result<u64> {
         }
         count += 1;
         ctx.step("answer", async || {
-            say();
+            print_figures();
             Ok::<_, Failure>(())
         })
         .await?;

@@ -22,14 +22,14 @@ async fn ten_steps(ctx: Ctx, seed: u64) -> onward::Result<u64> {
 }
 
 /// Start time of each step, for the time between two.
-type Beats = Arc<Mutex<Vec<Instant>>>;
+type StepTimes = Arc<Mutex<Vec<Instant>>>;
 
 async fn many_steps(ctx: Ctx, count: u64) -> onward::Result<u64> {
-    let beats = ctx.dep::<Beats>();
+    let step_times = ctx.dep::<StepTimes>();
     for _ in 0..count {
         ctx.step("step", async || {
-            if let Ok(mut beats) = beats.lock() {
-                beats.push(Instant::now());
+            if let Ok(mut step_times) = step_times.lock() {
+                step_times.push(Instant::now());
             }
             Ok::<_, Failure>("x".repeat(198))
         })
@@ -134,12 +134,12 @@ pub async fn load(plan: &Plan, onward: &Onward, concurrency: usize, other: Optio
 
 async fn latency(plan: &Plan) -> anyhow::Result<()> {
     let directory = plan.fresh()?;
-    let beats = Beats::default();
-    let onward = Onward::embedded(directory.path()).dep(beats.clone()).workflow(&MANY, many_steps).start().await?;
+    let step_times = StepTimes::default();
+    let onward = Onward::embedded(directory.path()).dep(step_times.clone()).workflow(&MANY, many_steps).start().await?;
     let count = if plan.quick { 2_000 } else { 10_000u64 };
     onward.start(&MANY, &count).await?.result().await?;
-    let beats = beats.lock().map(|beats| beats.clone()).unwrap_or_default();
-    let gaps = beats.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1_000.0).collect();
+    let step_times = step_times.lock().map(|step_times| step_times.clone()).unwrap_or_default();
+    let gaps = step_times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1_000.0).collect();
     plan.report("embedded.step_ms.p50", median(gaps), "ms");
     onward.shutdown().await;
     Ok(())

@@ -23,11 +23,11 @@ const QUICK: Workflow<u64, u64> = Workflow::new("quick");
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Number of runs whose timer has fired.
-type Awake = Arc<AtomicU64>;
+type FiredCount = Arc<AtomicU64>;
 
 async fn sleeper(ctx: Ctx, due_at: u64) -> onward::Result<()> {
     ctx.sleep_until(Timestamp(due_at)).await?;
-    ctx.dep::<Awake>().fetch_add(1, Ordering::Relaxed);
+    ctx.dep::<FiredCount>().fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
@@ -35,8 +35,8 @@ async fn quick(_ctx: Ctx, number: u64) -> onward::Result<u64> {
     Ok(number)
 }
 
-fn with_sleepers(builder: onward::Builder, awake: &Awake) -> onward::Builder {
-    builder.dep(awake.clone()).workflow(&SLEEPER, sleeper).workflow(&QUICK, quick)
+fn with_sleepers(builder: onward::Builder, fired: &FiredCount) -> onward::Builder {
+    builder.dep(fired.clone()).workflow(&SLEEPER, sleeper).workflow(&QUICK, quick)
 }
 
 pub async fn embedded(plan: &Plan) -> Result<()> {
@@ -67,11 +67,11 @@ async fn measure<F: Future<Output = Result<(onward::Builder, Option<ServerProces
     open: impl Fn() -> F,
 ) -> Result<()> {
     let count: u64 = if plan.quick { 2_000 } else { 10_000 };
-    let awake = Awake::default();
+    let fired = FiredCount::default();
     let (builder, server) = open().await?;
-    let onward = with_sleepers(builder, &awake).start().await?;
+    let onward = with_sleepers(builder, &fired).start().await?;
     let due_at = now_ms() + if plan.quick { 10_000 } else { 40_000 };
-    fall_asleep(&onward, count, due_at).await?;
+    start_sleepers(&onward, count, due_at).await?;
     plan.report(
         &format!("{store}.timers.idle_start_ms.p99"),
         percentile(&requests(&onward, Duration::from_secs(3)).await?, 0.99),
@@ -79,22 +79,22 @@ async fn measure<F: Future<Output = Result<(onward::Builder, Option<ServerProces
     );
     onward.shutdown().await;
     drop(server);
-    ensure!(awake.load(Ordering::Relaxed) == 0, "timers fired before the engine was stopped; the machine is too slow");
+    ensure!(fired.load(Ordering::Relaxed) == 0, "timers fired before the engine was stopped; the machine is too slow");
     tokio::time::sleep(Duration::from_millis(due_at.saturating_sub(now_ms()) + 100)).await;
     let (builder, _server) = open().await?;
-    let onward = with_sleepers(builder, &awake).start().await?;
+    let onward = with_sleepers(builder, &fired).start().await?;
     let begun = Instant::now();
     let over = Arc::new(AtomicBool::new(false));
     let asking = tokio::spawn(ask(onward.clone(), over.clone()));
     let mut drained = None;
     while drained.is_none() && begun.elapsed() < Duration::from_secs(300) {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        drained = (awake.load(Ordering::Relaxed) >= count).then(|| begun.elapsed());
+        drained = (fired.load(Ordering::Relaxed) >= count).then(|| begun.elapsed());
     }
     over.store(true, Ordering::Relaxed);
     let (starts, reads) = asking.await??;
     let drained = drained.unwrap_or_else(|| begun.elapsed()).as_secs_f64();
-    plan.report(&format!("{store}.timers.drained"), awake.load(Ordering::Relaxed) as f64, "");
+    plan.report(&format!("{store}.timers.drained"), fired.load(Ordering::Relaxed) as f64, "");
     plan.report(&format!("{store}.timers.drain_s"), drained, "s");
     plan.report(&format!("{store}.timers.drain_per_s"), count as f64 / drained, "1/s");
     for (name, times) in [("start", &starts), ("read", &reads)] {
@@ -106,7 +106,7 @@ async fn measure<F: Future<Output = Result<(onward::Builder, Option<ServerProces
     Ok(())
 }
 
-async fn fall_asleep(onward: &Onward, count: u64, due_at: u64) -> Result<()> {
+async fn start_sleepers(onward: &Onward, count: u64, due_at: u64) -> Result<()> {
     start_all(0..count, |number| {
         let onward = onward.clone();
         async move { Ok(onward.start(&SLEEPER, &due_at).id(format!("sleeper-{number}")).await.map(drop)?) }

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use crate::commands::Command;
 use crate::config::{Config, SettingOrigin};
 use crate::error::{self, Mistake};
-use crate::output::{TextTable, escape, print, print_json, say};
+use crate::output::{TextTable, escape, print, print_json, print_stderr};
 
 /// The version; release builds append their commit.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("ONWARD_BUILT_FROM"));
@@ -114,7 +114,7 @@ impl Global {
     /// Prints a document with `--json`, otherwise a table, or `none` on stderr if the table is empty.
     pub fn show_table(&self, document: &impl Serialize, mut table: TextTable, none: &str) -> Result<()> {
         if !self.json && table.is_empty() {
-            say(none);
+            print_stderr(none);
             return Ok(());
         }
         self.show(document, || table.take())

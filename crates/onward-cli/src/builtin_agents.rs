@@ -228,8 +228,14 @@ impl BuiltinWorkers {
             let worker = builtin.equip_plain(within()).start().await?;
             lock(&workers.started).push(worker);
             for name in builtin.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()).map(|(name, _)| name.clone()) {
-                let start =
-                    bring(builtin.clone(), name, runtime.clone(), namespace.clone(), trace.clone(), workers.started.clone());
+                let start = start_agent_worker(
+                    builtin.clone(),
+                    name,
+                    runtime.clone(),
+                    namespace.clone(),
+                    trace.clone(),
+                    workers.started.clone(),
+                );
                 workers.starting.push(tokio::spawn(start));
             }
         }
@@ -250,7 +256,7 @@ impl BuiltinWorkers {
 }
 
 /// Starts the worker of an agent as soon as its MCP servers answer.
-async fn bring(
+async fn start_agent_worker(
     builtin: Arc<BuiltinAgents>,
     name: String,
     runtime: Runtime,
@@ -270,12 +276,12 @@ async fn bring(
         };
         match begun.await {
             Ok(worker) => {
-                trace.say(Level::Info, "agent has its tools", &[("agent", &name), ("namespace", &namespace)]);
+                trace.log(Level::Info, "agent has its tools", &[("agent", &name), ("namespace", &namespace)]);
                 return lock(&started).push(worker);
             }
             Err(error) => {
                 let level = if has_warned { Level::Debug } else { Level::Warn };
-                trace.say(level, "agent waits for its tools", &[("agent", &name), ("why", &format!("{error:#}"))]);
+                trace.log(level, "agent waits for its tools", &[("agent", &name), ("why", &format!("{error:#}"))]);
                 has_warned = true;
             }
         }

@@ -16,7 +16,7 @@ use crate::directory;
 use crate::error::Mistake;
 
 /// Polling interval of a run in a directory, where no notifications arrive.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
 pub enum Endpoint {
@@ -113,7 +113,7 @@ impl Connection {
     /// Waits until the run has ended. Also waits for a server that becomes unreachable after its first response.
     pub async fn outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
         while self.is_directory && !self.has_outcome(key).await? {
-            tokio::time::sleep(LOOK).await; // writes of another process do not notify this one
+            tokio::time::sleep(POLL_INTERVAL).await; // writes of another process do not notify this one
         }
         self.client.wait_for_outcome(key.clone()).await
     }
@@ -149,7 +149,7 @@ impl Watch {
         match &mut self.0 {
             Some(changes) => changes.changed().await,
             None => {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
                 Ok(())
             }
         }

@@ -12,7 +12,7 @@ use onward_store::{Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 
 use crate::error::Mistake;
-use crate::output::say;
+use crate::output::print_stderr;
 use crate::serving::mark;
 
 /// Opens a directory read-only; another process may have it open.
@@ -27,11 +27,11 @@ pub fn open_to_read(path: &Path) -> Result<Runtime> {
 fn warn_of_damage(path: &Path, store: &EmbeddedStore) {
     let Some(damage) = store.damage() else { return };
     if EmbeddedStore::has_lost_writes(path).unwrap_or(true) {
-        say(&format!("warning: the directory is damaged, and acknowledged writes may be missing: {damage}"));
-        say("hint: run `onward doctor --repair`, which keeps all intact data and lists losses");
+        print_stderr(&format!("warning: the directory is damaged, and acknowledged writes may be missing: {damage}"));
+        print_stderr("hint: run `onward doctor --repair`, which keeps all intact data and lists losses");
     } else {
-        say(&format!("warning: the directory is damaged, and every acknowledged write can be read: {damage}"));
-        say("hint: run `onward doctor --repair` to write to it again");
+        print_stderr(&format!("warning: the directory is damaged, and every acknowledged write can be read: {damage}"));
+        print_stderr("hint: run `onward doctor --repair` to write to it again");
     }
 }
 

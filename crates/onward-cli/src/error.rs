@@ -10,7 +10,7 @@ use onward_server::auth::secret_file::SecretFileError;
 use onward_server::problem;
 use onward_store::StoreError;
 
-use crate::output::{Style, escape, say};
+use crate::output::{Style, escape, print_stderr};
 
 pub const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
@@ -101,7 +101,7 @@ pub fn print_error(error: &anyhow::Error, json: bool) -> ExitCode {
 pub fn print_one(error: &anyhow::Error, json: bool) -> u8 {
     let Mistake { code, message, hint, exit } = summary(error);
     if json {
-        say(&escape::json(problem::to_json(code, &message, hint.as_deref())));
+        print_stderr(&escape::json(problem::to_json(code, &message, hint.as_deref())));
     } else {
         print_problem(code, &message, hint.as_deref());
     }
@@ -113,18 +113,18 @@ pub fn print_usage(text: &str, json: bool) -> ExitCode {
     if json {
         let (detail, _) = text.split_once("\n\n").unwrap_or((text, ""));
         let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
-        say(&problem::to_json("usage", &detail, Some("see `onward --help` and `onward COMMAND --help`")));
+        print_stderr(&problem::to_json("usage", &detail, Some("see `onward --help` and `onward COMMAND --help`")));
     } else {
-        say(&format!("{} {text}", style_of("usage")));
+        print_stderr(&format!("{} {text}", style_of("usage")));
     }
     ExitCode::from(USAGE)
 }
 
 /// Prints a problem as text.
 pub fn print_problem(code: &str, detail: &str, hint: Option<&str>) {
-    say(&format!("{} {}", style_of(&escape::text(code)), escape::text(detail)));
+    print_stderr(&format!("{} {}", style_of(&escape::text(code)), escape::text(detail)));
     if let Some(hint) = hint {
-        say(&format!("{} {}", Style::stderr().cyan("hint:"), escape::text(hint)));
+        print_stderr(&format!("{} {}", Style::stderr().cyan("hint:"), escape::text(hint)));
     }
 }
 

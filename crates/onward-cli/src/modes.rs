@@ -28,7 +28,7 @@ impl Readable {
 
 /// Returns those of the data directory, its files and the TLS private key that other users can read.
 pub fn readable_by_others(directory: &Path, tls_key: Option<&Path>) -> Vec<Readable> {
-    let look = |path: &Path, wanted: u32| {
+    let check = |path: &Path, wanted: u32| {
         let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o7777;
         (mode & 0o077 != 0).then(|| Readable { path: path.to_owned(), mode, wanted })
     };
@@ -39,8 +39,8 @@ pub fn readable_by_others(directory: &Path, tls_key: Option<&Path>) -> Vec<Reada
         .filter(|path| path.is_file())
         .collect();
     files.sort();
-    let own = look(directory, 0o700).into_iter().chain(files.iter().filter_map(|file| look(file, 0o600)));
-    own.chain(tls_key.and_then(|key| look(key, 0o600))).collect()
+    let own = check(directory, 0o700).into_iter().chain(files.iter().filter_map(|file| check(file, 0o600)));
+    own.chain(tls_key.and_then(|key| check(key, 0o600))).collect()
 }
 
 /// Creates a directory that other users cannot read. Fails if the path exists.

@@ -216,7 +216,7 @@ impl Serving {
     ) -> Result<Serving> {
         let (limits, lease) = (config.limits()?, config.lease()?);
         raise_file_limit();
-        trace.hear();
+        trace.capture_tracing_events();
         let Protection { keys, webhooks, tls, tls_key, attachments, ceilings, cors } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
@@ -279,7 +279,7 @@ impl Serving {
 fn warn_of_readers(location: &StoreLocation, tls_key: &Option<PathBuf>, trace: &Trace) {
     let Some(directory) = location.directory() else { return };
     for file in modes::readable_by_others(directory, tls_key.as_deref()) {
-        trace.say(
+        trace.log(
             Level::Warn,
             "other users of this machine can read a secret",
             &[("file", &file.path.display()), ("do", &file.advice())],
@@ -301,9 +301,9 @@ fn watch_store(probe: Arc<dyn Probe>, trace: Trace) -> JoinHandle<()> {
             };
             match &why {
                 Some(why) if reported.as_ref() != Some(why) => {
-                    trace.say(Level::Error, "the store accepts no writes", &[("why", why)]);
+                    trace.log(Level::Error, "the store accepts no writes", &[("why", why)]);
                 }
-                None if reported.is_some() => trace.say(Level::Info, "the store accepts writes again", &[]),
+                None if reported.is_some() => trace.log(Level::Info, "the store accepts writes again", &[]),
                 _ => {}
             }
             reported = why;

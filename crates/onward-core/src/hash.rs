@@ -97,7 +97,7 @@ impl<'a> JsonReader<'a> {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
     }
 
-    fn eat(&mut self, token: &str) -> Option<()> {
+    fn consume_token(&mut self, token: &str) -> Option<()> {
         self.rest = self.rest.strip_prefix(token)?;
         Some(())
     }
@@ -123,27 +123,27 @@ impl<'a> JsonReader<'a> {
     }
 
     fn literal(&mut self, token: &str, out: &mut Vec<u8>) -> Option<()> {
-        self.eat(token)?;
+        self.consume_token(token)?;
         out.extend_from_slice(token.as_bytes());
         Some(())
     }
 
     fn array(&mut self, depth: usize, out: &mut Vec<u8>) -> Option<()> {
-        self.eat("[")?;
+        self.consume_token("[")?;
         out.push(b'[');
         self.space();
-        if self.eat("]").is_some() {
+        if self.consume_token("]").is_some() {
             out.push(b']');
             return Some(());
         }
         loop {
             self.value(depth + 1, out)?;
             self.space();
-            if self.eat(",").is_some() {
+            if self.consume_token(",").is_some() {
                 out.push(b',');
                 continue;
             }
-            self.eat("]")?;
+            self.consume_token("]")?;
             out.push(b']');
             return Some(());
         }
@@ -151,23 +151,23 @@ impl<'a> JsonReader<'a> {
 
     /// Writes keys sorted by their bytes; of equal keys the last one wins, as in JSON parsers.
     fn object(&mut self, depth: usize, out: &mut Vec<u8>) -> Option<()> {
-        self.eat("{")?;
+        self.consume_token("{")?;
         let mut members = BTreeMap::new();
         self.space();
-        if self.eat("}").is_none() {
+        if self.consume_token("}").is_none() {
             loop {
                 self.space();
                 let key = self.string()?;
                 self.space();
-                self.eat(":")?;
+                self.consume_token(":")?;
                 let mut value = Vec::new();
                 self.value(depth + 1, &mut value)?;
                 members.insert(key, value);
                 self.space();
-                if self.eat(",").is_some() {
+                if self.consume_token(",").is_some() {
                     continue;
                 }
-                self.eat("}")?;
+                self.consume_token("}")?;
                 break;
             }
         }

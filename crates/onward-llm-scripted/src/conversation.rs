@@ -33,7 +33,7 @@ pub enum ScriptedRole {
 /// A message, or one tool result.
 #[derive(Debug, Clone, Serialize)]
 pub struct ScriptedMessage {
-    pub speaker: ScriptedRole,
+    pub role: ScriptedRole,
     pub text: String,
     pub calls: Vec<ScriptedCall>,
     /// Of a result: the call it belongs to.
@@ -105,7 +105,7 @@ impl ScriptedConversation {
 
     fn add_openai(&mut self, message: &Value) -> Result<(), String> {
         let text = text(&message["content"]);
-        let speaker = match message["role"].as_str() {
+        let role = match message["role"].as_str() {
             Some("system" | "developer") => {
                 self.system.push_str(&text);
                 return Ok(());
@@ -121,17 +121,17 @@ impl ScriptedConversation {
         for detail in message["reasoning_details"].as_array().into_iter().flatten() {
             check_signature(&detail["text"], &detail["signature"])?;
         }
-        self.turns.push(ScriptedMessage { speaker, text, calls: calls.collect::<Result<_, _>>()?, call_id });
+        self.turns.push(ScriptedMessage { role, text, calls: calls.collect::<Result<_, _>>()?, call_id });
         Ok(())
     }
 
     fn add_anthropic(&mut self, message: &Value) -> Result<(), String> {
-        let speaker = match message["role"].as_str() {
+        let role = match message["role"].as_str() {
             Some("user") => ScriptedRole::User,
             Some("assistant") => ScriptedRole::Assistant,
             other => return Err(format!("messages: unexpected role {other:?}")),
         };
-        let mut turn = ScriptedMessage { speaker, text: text(&message["content"]), calls: Vec::new(), call_id: None };
+        let mut turn = ScriptedMessage { role, text: text(&message["content"]), calls: Vec::new(), call_id: None };
         let mut results = Vec::new();
         for block in message["content"].as_array().into_iter().flatten() {
             match block["type"].as_str() {
@@ -140,7 +140,7 @@ impl ScriptedConversation {
                 Some("tool_result") => {
                     let call_id = block["tool_use_id"].as_str().map(str::to_owned);
                     results.push(ScriptedMessage {
-                        speaker: ScriptedRole::Tool,
+                        role: ScriptedRole::Tool,
                         text: text(&block["content"]),
                         calls: Vec::new(),
                         call_id,
@@ -152,9 +152,9 @@ impl ScriptedConversation {
                 None => return Err("messages: a content block without a type".into()),
             }
         }
-        let speaks = !turn.text.is_empty() || !turn.calls.is_empty() || results.is_empty();
+        let has_content = !turn.text.is_empty() || !turn.calls.is_empty() || results.is_empty();
         self.turns.extend(results);
-        self.turns.extend(speaks.then_some(turn));
+        self.turns.extend(has_content.then_some(turn));
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl ScriptedConversation {
     fn check_pairs(&self) -> Result<(), String> {
         let mut open: Vec<&str> = Vec::new();
         for turn in &self.turns {
-            match (turn.speaker, &turn.call_id) {
+            match (turn.role, &turn.call_id) {
                 (ScriptedRole::Tool, Some(id)) => {
                     let at = open.iter().position(|open| open == id);
                     open.swap_remove(at.ok_or_else(|| format!("messages: the result {id} has no call in the message before"))?);
@@ -176,17 +176,17 @@ impl ScriptedConversation {
     }
 
     pub fn last_user(&self) -> &str {
-        self.turns.iter().rfind(|turn| turn.speaker == ScriptedRole::User).map_or("", |turn| &turn.text)
+        self.turns.iter().rfind(|turn| turn.role == ScriptedRole::User).map_or("", |turn| &turn.text)
     }
 
     /// Returns the number of the model's messages.
     pub fn turn(&self) -> usize {
-        self.turns.iter().filter(|turn| turn.speaker == ScriptedRole::Assistant).count()
+        self.turns.iter().filter(|turn| turn.role == ScriptedRole::Assistant).count()
     }
 
     /// Returns the tool results at the end of the conversation, each with the name of its tool.
     pub fn results(&self) -> Vec<(&str, &str)> {
-        let count = self.turns.iter().rev().take_while(|turn| turn.speaker == ScriptedRole::Tool).count();
+        let count = self.turns.iter().rev().take_while(|turn| turn.role == ScriptedRole::Tool).count();
         let calls: Vec<&ScriptedCall> = self.turns.iter().flat_map(|turn| &turn.calls).collect();
         let results = self.turns[self.turns.len() - count..].iter();
         let name = |turn: &ScriptedMessage| {
@@ -197,8 +197,7 @@ impl ScriptedConversation {
 
     /// Returns a hash of the conversation, from which ids are made (SM1).
     pub fn fingerprint(&self) -> String {
-        let turns: Vec<Value> =
-            self.turns.iter().map(|turn| json!([turn.speaker, turn.text, turn.calls, turn.call_id])).collect();
+        let turns: Vec<Value> = self.turns.iter().map(|turn| json!([turn.role, turn.text, turn.calls, turn.call_id])).collect();
         hash(&json!([self.model, self.system, turns]).to_string())
     }
 }

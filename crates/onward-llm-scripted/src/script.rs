@@ -153,7 +153,7 @@ impl ScriptedReply {
         }
         let turns: Vec<u64> = conversation.turns.iter().map(|turn| count(&turn.text) + turn.calls.len() as u64).collect();
         let head = count(&conversation.system) + conversation.tools.len() as u64 * 10;
-        let last = conversation.turns.iter().rposition(|turn| turn.speaker == ScriptedRole::Assistant);
+        let last = conversation.turns.iter().rposition(|turn| turn.role == ScriptedRole::Assistant);
         let cached = last.map_or(0, |last| head + turns[..=last].iter().sum::<u64>());
         let sizes = self.parts.iter().map(|part| match part {
             ReplyPart::Text(text) | ReplyPart::Refusal(text) => (count(text), 0),

@@ -33,7 +33,7 @@ pub(crate) fn refusal(status: u16, headers: &HeaderMap, body: &[u8], now: System
     CallError {
         status: Some(status),
         request_id: header("x-request-id").or(header("request-id")).map(|id| cut(id, 200)),
-        provider_says_retry: header("x-should-retry").and_then(|says| says.parse().ok()),
+        should_retry: header("x-should-retry").and_then(|value| value.parse().ok()),
         ..CallError::new(cause, format!("status {status}")).with_provider_message(error.message)
     }
 }
@@ -50,7 +50,7 @@ fn cause(status: u16, error: &ProviderError, retry_after: Option<Duration>) -> O
     if status == 402 || error.is(&["insufficient_quota", "billing_error"]) {
         return Some(Cause::QuotaExhausted);
     }
-    let too_long = matches!(status, 0 | 400 | 422) && error.says(TOO_LONG);
+    let too_long = matches!(status, 0 | 400 | 422) && error.contains_any(TOO_LONG);
     if status == 413 || too_long || error.is(&["context_length_exceeded", "request_too_large"]) {
         return Some(Cause::ContextTooLong);
     }
@@ -104,7 +104,7 @@ impl ProviderError {
         self.kinds.iter().any(|kind| words.contains(&kind.as_str()))
     }
 
-    fn says(&self, phrases: &[&str]) -> bool {
+    fn contains_any(&self, phrases: &[&str]) -> bool {
         let message = self.message.to_lowercase();
         phrases.iter().any(|phrase| message.contains(phrase))
     }

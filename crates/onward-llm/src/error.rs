@@ -28,7 +28,7 @@ pub struct CallError {
     /// The provider's id of this request, for its support.
     pub request_id: Option<String>,
     /// The provider's own advice whether another attempt makes sense.
-    pub provider_says_retry: Option<bool>,
+    pub should_retry: Option<bool>,
     /// The part of the response that had arrived, including usage.
     pub arrived: Box<ModelReply>,
 }
@@ -106,7 +106,7 @@ impl CallError {
             provider_message: None,
             status: None,
             request_id: None,
-            provider_says_retry: None,
+            should_retry: None,
             arrived: Box::default(),
         }
     }
@@ -150,7 +150,7 @@ impl CallError {
             Cause::QuotaExhausted | Cause::BadRequest | Cause::Auth | Cause::ContextTooLong | Cause::TooLarge => false,
         };
         // A provider's advice counts for its own responses, not for connections.
-        if self.status.is_some() { self.provider_says_retry.unwrap_or(retryable) } else { retryable }
+        if self.status.is_some() { self.should_retry.unwrap_or(retryable) } else { retryable }
     }
 
     /// Returns the wait that the provider asks for.

@@ -30,12 +30,12 @@ impl<V> ByRun<V> {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Calls `look` with the value of `key` and returns its result; `None` if there is no value.
-    pub fn update<T>(&self, key: &RunKey, look: impl FnOnce(&mut V) -> T) -> Option<T> {
+    /// Calls `visit` with the value of `key` and returns its result; `None` if there is no value.
+    pub fn update<T>(&self, key: &RunKey, visit: impl FnOnce(&mut V) -> T) -> Option<T> {
         if self.is_empty() {
             return None;
         }
-        self.shard(key).get_mut(key).map(look)
+        self.shard(key).get_mut(key).map(visit)
     }
 
     /// Calls `edit`, which may add, change or remove the value of `key`.
@@ -55,9 +55,9 @@ impl<V> ByRun<V> {
         answer
     }
 
-    pub fn each(&self, mut look: impl FnMut(&RunKey, &V)) {
+    pub fn each(&self, mut visit: impl FnMut(&RunKey, &V)) {
         for shard in &self.shards {
-            lock(shard).iter().for_each(|(key, value)| look(key, value));
+            lock(shard).iter().for_each(|(key, value)| visit(key, value));
         }
     }
 

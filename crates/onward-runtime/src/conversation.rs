@@ -101,7 +101,7 @@ impl Runtime {
 
     async fn look_up(&self, head: &RunHead, branch: &BranchRun) -> Result<BranchRequested, RuntimeError> {
         let way = match branch.from {
-            Some(from) => self.way_to(&head.key, from).await?,
+            Some(from) => self.entries_up_to(&head.key, from).await?,
             None => BTreeSet::new(),
         };
         let from = branch.from.map(|from| from.id);
@@ -126,7 +126,7 @@ impl Runtime {
     }
 
     /// Returns the ids of all entries up to this one.
-    async fn way_to(&self, key: &RunKey, entry: EntryCursor) -> Result<BTreeSet<Hash>, RuntimeError> {
+    async fn entries_up_to(&self, key: &RunKey, entry: EntryCursor) -> Result<BTreeSet<Hash>, RuntimeError> {
         let (mut way, mut before) = (BTreeSet::new(), Some(entry));
         while let Some(from) = before {
             let query = EntryQuery { leaf: Some(from), before: None, limit: ENTRIES_MAX };

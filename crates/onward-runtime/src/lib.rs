@@ -38,7 +38,7 @@ pub use api::transfer::{Imported, export_run, leaves_out};
 pub use api::update::UpdateWatch;
 pub use api::watch::{OutcomeWatch, RunWatch};
 pub use background::Background;
-pub use background::tick::{Did, Tick};
+pub use background::tick::{Tick, TickCounts};
 pub use conversation::{ENTRIES_DEFAULT, ENTRIES_MAX, known_entry, read_page};
 pub use counts::{Count, Counts};
 pub use error::RuntimeError;

@@ -27,7 +27,7 @@ impl ClockJumps {
     }
 
     /// Compares the system clock with the steady one; must be called often enough that the two do not drift apart in between.
-    pub fn look(&mut self, now: Timestamp, steady: Timestamp) {
+    pub fn observe(&mut self, now: Timestamp, steady: Timestamp) {
         if let Some((then, then_steady)) = self.last.replace((now, steady))
             && now.since(then) > steady.since(then_steady) + JUMP_MIN
         {

@@ -12,7 +12,7 @@ use crate::file::pages;
 
 /// Reason why an operation of the writer was not carried out.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum OpError {
     /// Refused before it wrote anything; the rest of the batch continues.
     Refused(StoreError),
     /// SQLite failed, perhaps midway; the whole batch is rolled back.
@@ -23,28 +23,28 @@ pub(crate) enum Trouble {
     Panicked(String),
 }
 
-impl Trouble {
+impl OpError {
     /// Returns whether a repair may help.
     pub fn is_repairable(&self) -> bool {
         match self {
-            Trouble::Refused(error) | Trouble::Damaged(error) => is_repairable(error),
-            Trouble::Sql(error) => is_malformed(error),
-            Trouble::Panicked(_) => false,
+            OpError::Refused(error) | OpError::Damaged(error) => is_repairable(error),
+            OpError::Sql(error) => is_malformed(error),
+            OpError::Panicked(_) => false,
         }
     }
 }
 
-pub(crate) type Outcome<T> = Result<T, Trouble>;
+pub(crate) type Outcome<T> = Result<T, OpError>;
 
-impl From<StoreError> for Trouble {
-    fn from(error: StoreError) -> Trouble {
-        Trouble::Refused(error)
+impl From<StoreError> for OpError {
+    fn from(error: StoreError) -> OpError {
+        OpError::Refused(error)
     }
 }
 
-impl From<rusqlite::Error> for Trouble {
-    fn from(error: rusqlite::Error) -> Trouble {
-        Trouble::Sql(error)
+impl From<rusqlite::Error> for OpError {
+    fn from(error: rusqlite::Error) -> OpError {
+        OpError::Sql(error)
     }
 }
 
@@ -62,17 +62,17 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub fn of(trouble: &Trouble) -> Failure {
-        match trouble {
+    pub fn of(error: &OpError) -> Failure {
+        match error {
             // The shared memory of the write-ahead log could not grow: also a full disk, detected before the commit.
-            Trouble::Sql(rusqlite::Error::SqliteFailure(code, _)) if code.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
+            OpError::Sql(rusqlite::Error::SqliteFailure(code, _)) if code.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
                 Failure::Full
             }
             // A statement before the commit failed for lack of memory: the batch is rolled back, and a later one may succeed.
-            Trouble::Sql(error) if is_out_of_memory(error) => Failure::Busy(error.to_string()),
-            Trouble::Sql(error) => Failure::of_commit(error),
-            Trouble::Refused(error) | Trouble::Damaged(error) => Failure::Damaged(error.to_string()),
-            Trouble::Panicked(message) => Failure::Damaged(format!("an operation broke an invariant: {message}")),
+            OpError::Sql(error) if is_out_of_memory(error) => Failure::Busy(error.to_string()),
+            OpError::Sql(error) => Failure::of_commit(error),
+            OpError::Refused(error) | OpError::Damaged(error) => Failure::Damaged(error.to_string()),
+            OpError::Panicked(message) => Failure::Damaged(format!("an operation broke an invariant: {message}")),
         }
     }
 

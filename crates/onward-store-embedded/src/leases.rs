@@ -130,7 +130,7 @@ impl Leases {
     }
 
     /// Opens a session for a worker that claims without a heartbeat. Returns whether it is new.
-    pub fn greet(&self, worker: &WorkerId, until: Timestamp) -> bool {
+    pub fn begin_session(&self, worker: &WorkerId, until: Timestamp) -> bool {
         let mut sessions = self.sessions();
         let is_new = !sessions.contains_key(worker);
         if is_new {

@@ -30,10 +30,10 @@ use crate::repair::rebuild::{self, Repaired, Scratch};
 use crate::repair::rows;
 use crate::repair::salvage::Pages;
 use crate::shared::{Stats, WriterShared};
+use crate::write::maintenance::LogLength;
 use crate::write::op::Op;
 use crate::write::tasks;
-use crate::write::upkeep::LogLength;
-use crate::write::writer::{self, Beginning};
+use crate::write::writer::{self, InitialState};
 
 /// Settings for opening a store.
 #[derive(Clone)]
@@ -117,7 +117,8 @@ impl EmbeddedStore {
             rows::with_repair(&db, now, || tasks::take_tasks_back(&db, options.workers_inside, now))
                 .map_err(schema::open_error)?;
         }
-        let beginning = rows::with_repair(&db, now, || Beginning::read(&db, boot, is_log_inherited)).map_err(read_error)?;
+        let initial_state =
+            rows::with_repair(&db, now, || InitialState::read(&db, boot, is_log_inherited)).map_err(read_error)?;
         let shared = Arc::new(WriterShared::new(options.clock));
         let readers = Readers::start(&directory.path, options.readers.max(1), Some(shared.clone()))?;
         let log = Arc::new(LogLength::new(options.checkpoint_pages));
@@ -129,7 +130,7 @@ impl EmbeddedStore {
         .map_err(read_error)?;
         let its = shared.clone();
         let work = move || {
-            let run = std::panic::AssertUnwindSafe(|| writer::run(&db, its.clone(), beginning, &log, mark));
+            let run = std::panic::AssertUnwindSafe(|| writer::run(&db, its.clone(), initial_state, &log, mark));
             match std::panic::catch_unwind(run) {
                 Ok(Ok(())) => its.queue.stop("the store is closed"),
                 Ok(Err(error)) => its.queue.stop(&error.to_string()),

@@ -11,7 +11,7 @@ use crate::connection::tls::Untrusted;
 
 /// Reason why an operation did not happen.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum OpError {
     /// Refused before it changed anything; the other operations of the batch continue.
     Refused(StoreError),
     /// The operation met damaged data after a change; the whole batch is rolled back.
@@ -22,34 +22,34 @@ pub(crate) enum Trouble {
     Panicked(String),
 }
 
-pub(crate) type Outcome<T> = Result<T, Trouble>;
+pub(crate) type Outcome<T> = Result<T, OpError>;
 
-impl Trouble {
+impl OpError {
     /// Converts to the error that the caller gets, for operations that are not part of a batch.
     pub fn into_error(self) -> StoreError {
         match self {
-            Trouble::Refused(error) | Trouble::Damaged(error) => error,
-            Trouble::Sql(error) => store_error(&error),
-            Trouble::Panicked(why) => StoreError::Corrupt { why },
+            OpError::Refused(error) | OpError::Damaged(error) => error,
+            OpError::Sql(error) => store_error(&error),
+            OpError::Panicked(why) => StoreError::Corrupt { why },
         }
     }
 }
 
-impl From<StoreError> for Trouble {
-    fn from(error: StoreError) -> Trouble {
-        Trouble::Refused(error)
+impl From<StoreError> for OpError {
+    fn from(error: StoreError) -> OpError {
+        OpError::Refused(error)
     }
 }
 
-impl From<tokio_postgres::Error> for Trouble {
-    fn from(error: tokio_postgres::Error) -> Trouble {
-        Trouble::Sql(error)
+impl From<tokio_postgres::Error> for OpError {
+    fn from(error: tokio_postgres::Error) -> OpError {
+        OpError::Sql(error)
     }
 }
 
 /// Consequence of a database error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum ErrorClass {
     /// Conflict or exhausted resource, nothing was written: an immediate retry may succeed.
     Again,
     /// The connection is gone.
@@ -59,9 +59,9 @@ pub(crate) enum Meaning {
     Other,
 }
 
-pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
+pub(crate) fn classify(error: &tokio_postgres::Error) -> ErrorClass {
     let Some(error) = error.as_db_error() else {
-        return if is_untrusted(error) { Meaning::Other } else { Meaning::Lost };
+        return if is_untrusted(error) { ErrorClass::Other } else { ErrorClass::Lost };
     };
     let code = error.code();
     let is_again = [
@@ -76,31 +76,31 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
     ]
     .contains(code);
     match code.code() {
-        _ if is_again => Meaning::Again,
-        "53100" => Meaning::Full,
-        "XX001" | "XX002" => Meaning::Damaged,
+        _ if is_again => ErrorClass::Again,
+        "53100" => ErrorClass::Full,
+        "XX001" | "XX002" => ErrorClass::Damaged,
         // Ended by the server: by an operator, by a shutdown, or by `idle_in_transaction_session_timeout`.
-        text if text.starts_with("57P") || text.starts_with("08") || text == "25P03" => Meaning::Lost,
-        _ => Meaning::Other,
+        text if text.starts_with("57P") || text.starts_with("08") || text == "25P03" => ErrorClass::Lost,
+        _ => ErrorClass::Other,
     }
 }
 
 /// Converts an error to what the caller gets if nothing was written, or if the operation only reads.
 pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
     let why = describe(error);
-    match meaning(error) {
-        Meaning::Full => StoreError::DiskFull,
-        Meaning::Damaged => StoreError::Corrupt { why },
-        Meaning::Again | Meaning::Lost | Meaning::Other => StoreError::Unavailable { why },
+    match classify(error) {
+        ErrorClass::Full => StoreError::DiskFull,
+        ErrorClass::Damaged => StoreError::Corrupt { why },
+        ErrorClass::Again | ErrorClass::Lost | ErrorClass::Other => StoreError::Unavailable { why },
     }
 }
 
 /// Converts an error during connecting: a server that responds and rejects us, or has the wrong certificate, will keep doing so.
 pub(crate) fn refusal(error: &tokio_postgres::Error) -> StoreError {
     let why = describe(error);
-    match meaning(error) {
-        Meaning::Other if is_untrusted(error) => StoreError::DatabaseUntrusted { why },
-        Meaning::Other => StoreError::DatabaseUnusable { why },
+    match classify(error) {
+        ErrorClass::Other if is_untrusted(error) => StoreError::DatabaseUntrusted { why },
+        ErrorClass::Other => StoreError::DatabaseUnusable { why },
         _ => store_error(error),
     }
 }

@@ -5,8 +5,8 @@
 use onward_store::StoreError;
 
 use crate::connection::sql::{Db, Sql};
-use crate::connection::timeout::Patience;
-use crate::error::{Meaning, meaning, refusal};
+use crate::connection::timeout::TimeLimit;
+use crate::error::{ErrorClass, classify, refusal};
 
 /// Migrations in order, each as it was released.
 const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql")];
@@ -25,15 +25,15 @@ pub(crate) async fn migrate(db: &Db, make_tables: bool) -> Result<(), StoreError
     }
     for attempt in 1.. {
         match try_migrate(db).await {
-            Err(Halted::Sql(error)) if meaning(&error) == Meaning::Again && attempt < TRIES_MAX => {
+            Err(MigrationError::Sql(error)) if classify(&error) == ErrorClass::Again && attempt < TRIES_MAX => {
                 rollback(db).await;
                 tokio::time::sleep(std::time::Duration::from_millis(10 * u64::from(attempt))).await;
             }
-            Err(Halted::Sql(error)) => {
+            Err(MigrationError::Sql(error)) => {
                 rollback(db).await;
                 return Err(refusal(&error));
             }
-            Err(Halted::Newer(found)) => {
+            Err(MigrationError::Newer(found)) => {
                 rollback(db).await;
                 return Err(StoreError::DatabaseNewer { found: found as u32, supported: VERSION as u32 });
             }
@@ -59,27 +59,27 @@ async fn rollback(db: &Db) {
     let _ = db.execute("ROLLBACK").await;
 }
 
-enum Halted {
+enum MigrationError {
     Sql(tokio_postgres::Error),
     Newer(i32),
 }
 
-impl From<tokio_postgres::Error> for Halted {
-    fn from(error: tokio_postgres::Error) -> Halted {
-        Halted::Sql(error)
+impl From<tokio_postgres::Error> for MigrationError {
+    fn from(error: tokio_postgres::Error) -> MigrationError {
+        MigrationError::Sql(error)
     }
 }
 
-async fn try_migrate(db: &Db) -> Result<(), Halted> {
+async fn try_migrate(db: &Db) -> Result<(), MigrationError> {
     // Usually nothing is left to do; then nothing is locked.
     if current(db).await? == VERSION {
         return Ok(());
     }
-    db.with(Patience::Endless, catch_up(db)).await
+    db.with(TimeLimit::Unlimited, catch_up(db)).await
 }
 
 /// Applies the missing migrations. Takes as long as large tables and concurrent migrations need.
-async fn catch_up(db: &Db) -> Result<(), Halted> {
+async fn catch_up(db: &Db) -> Result<(), MigrationError> {
     db.execute("BEGIN").await?;
     // A concurrent migration waits for this lock, or fails because the other one created the same object, and is retried.
     db.execute(
@@ -98,12 +98,12 @@ async fn catch_up(db: &Db) -> Result<(), Halted> {
 }
 
 /// Returns the version of the database, 0 if it has no Onward tables.
-async fn current(db: &Db) -> Result<i32, Halted> {
+async fn current(db: &Db) -> Result<i32, MigrationError> {
     let there = db.query(&Sql::new("SELECT to_regclass('onward.schema_version') IS NOT NULL")).await?;
     if !there.first().is_some_and(|row| row.get(0)) {
         return Ok(0);
     }
     let rows = db.query(&Sql::new("SELECT coalesce(max(version), 0) FROM onward.schema_version")).await?;
     let found = rows.first().map_or(0, |row| row.get(0));
-    if found > VERSION { Err(Halted::Newer(found)) } else { Ok(found) }
+    if found > VERSION { Err(MigrationError::Newer(found)) } else { Ok(found) }
 }

@@ -19,12 +19,12 @@ use onward_store::{
 };
 
 use crate::clock::StoreClock;
-use crate::connection::open::Entrance;
+use crate::connection::open::Connector;
 use crate::connection::pool::{self, Urgency};
 use crate::connection::sql::Db;
 use crate::error::Outcome;
+use crate::notify::idle_cache::WorkKind;
 use crate::notify::listener;
-use crate::notify::pulse::WorkKind;
 use crate::read::{list, reader};
 use crate::repair::RepairAttempts;
 use crate::shared::ServerShared;
@@ -52,10 +52,10 @@ pub struct Options {
     /// Whether tables are created in a database that has none; otherwise it is refused and not changed.
     pub make_tables: bool,
     /// Limit for establishing a connection, with TLS and authentication; `connect_timeout` in the address overrides it.
-    pub dial_max: Duration,
+    pub connect_timeout: Duration,
     /// Limit for how long the database may be silent during a statement; `tcp_user_timeout` in the address overrides it. Slow
     /// operations may take twenty times as long, migrations have no limit.
-    pub silence_max: Duration,
+    pub silence_timeout: Duration,
 }
 
 impl Default for Options {
@@ -69,8 +69,8 @@ impl Default for Options {
             listen: true,
             repair: true,
             make_tables: true,
-            dial_max: Duration::from_secs(5),
-            silence_max: Duration::from_secs(15),
+            connect_timeout: Duration::from_secs(5),
+            silence_timeout: Duration::from_secs(15),
         }
     }
 }
@@ -98,12 +98,12 @@ impl PostgresStore {
     fn start(
         url: &str,
         options: Options,
-        is_patient: bool,
+        retries_open: bool,
     ) -> Result<impl Future<Output = Result<PostgresStore, StoreError>>, StoreError> {
-        let (clock, entrance) = (StoreClock::new(options.clock.clone()), Entrance::to(url, &options)?);
+        let (clock, connector) = (StoreClock::new(options.clock.clone()), Connector::to(url, &options)?);
         let shared = Arc::new(ServerShared::new(
             clock,
-            entrance,
+            connector,
             RepairAttempts::new(options.repair),
             server_name(),
             options.appenders,
@@ -112,7 +112,7 @@ impl PostgresStore {
         let opened = Slot::new();
         let (its, to) = (shared.clone(), opened.clone());
         let payload_bytes_max = options.payload_bytes_max;
-        let work = move || run(&its, &options, is_patient, &to);
+        let work = move || run(&its, &options, retries_open, &to);
         let thread = std::thread::Builder::new().name("onward-postgres".to_owned()).spawn(work);
         let thread = thread.map_err(|error| unavailable(&error.to_string()))?;
         let store = PostgresStore { shared, payload_bytes_max, thread: Some(thread) };
@@ -139,13 +139,13 @@ impl PostgresStore {
     }
 
     /// Returns whether the database was reached since the store was opened.
-    pub fn is_entered(&self) -> bool {
-        self.shared.entrance.is_entered()
+    pub fn is_prepared(&self) -> bool {
+        self.shared.connector.is_prepared()
     }
 
     /// Returns the error of the last attempt to connect, if it failed. Contains no password.
-    pub fn trouble(&self) -> Option<String> {
-        self.shared.entrance.trouble()
+    pub fn last_error(&self) -> Option<String> {
+        self.shared.connector.last_error()
     }
 
     fn append<'a, T: Send + 'a>(&self, op: impl FnOnce(Arc<Slot<T>>) -> RunOp) -> StoreFuture<'a, T> {
@@ -158,25 +158,25 @@ impl PostgresStore {
         &self,
         work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T> + Send + 'static,
     ) -> StoreFuture<'static, T> {
-        self.shared.jobs.write(Urgency::Usual, Vec::new(), work)
+        self.shared.jobs.write(Urgency::Normal, Vec::new(), work)
     }
 
     fn read<T: Send + 'static>(&self, work: impl AsyncFn(&Db) -> Outcome<T> + Send + 'static) -> StoreFuture<'static, T> {
-        self.shared.jobs.read(Urgency::Usual, work)
+        self.shared.jobs.read(Urgency::Normal, work)
     }
 
-    /// Looks for work unless it is known that there is none.
-    fn look<T: Send + 'static>(
+    /// Queries for work unless it is known that there is none.
+    fn unless_quiet<T: Send + 'static>(
         &self,
         what: WorkKind,
-        look: impl FnOnce() -> StoreFuture<'static, Vec<T>>,
+        query: impl FnOnce() -> StoreFuture<'static, Vec<T>>,
     ) -> StoreFuture<'static, Vec<T>> {
-        if self.shared.is_quiet(what) { Box::pin(std::future::ready(Ok(Vec::new()))) } else { look() }
+        if self.shared.is_quiet(what) { Box::pin(std::future::ready(Ok(Vec::new()))) } else { query() }
     }
 }
 
 /// Runs the store's own thread: everything that uses the database runs there, whatever executor the callers have.
-fn run(shared: &Arc<ServerShared>, options: &Options, is_patient: bool, opened: &Arc<Slot<()>>) {
+fn run(shared: &Arc<ServerShared>, options: &Options, retries_open: bool, opened: &Arc<Slot<()>>) {
     use onward_store::durable::reply::Pending;
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -184,8 +184,8 @@ fn run(shared: &Arc<ServerShared>, options: &Options, is_patient: bool, opened: 
     };
     // A `LocalSet`: these tasks never move to another thread.
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        match shared.entrance.try_enter(&shared.clock).await {
-            Err(StoreError::Unavailable { .. }) if is_patient => {}
+        match shared.connector.try_open(&shared.clock).await {
+            Err(StoreError::Unavailable { .. }) if retries_open => {}
             Err(error) => return opened.fail(error),
             Ok(()) => {}
         }
@@ -240,7 +240,7 @@ impl Store for PostgresStore {
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
-        self.look(WorkKind::Runs, || self.write(async move |unit| unit_of_work::claim_runs(unit, &request).await))
+        self.unless_quiet(WorkKind::Runs, || self.write(async move |unit| unit_of_work::claim_runs(unit, &request).await))
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
@@ -258,7 +258,7 @@ impl Store for PostgresStore {
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
-        self.look(WorkKind::Tasks, || self.write(async move |unit| unit_of_work::claim_tasks(unit, &request).await))
+        self.unless_quiet(WorkKind::Tasks, || self.write(async move |unit| unit_of_work::claim_tasks(unit, &request).await))
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
@@ -275,7 +275,7 @@ impl Store for PostgresStore {
     }
 
     fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>> {
-        self.shared.jobs.read_plainly(Urgency::Usual, async move |db| list::list_leases(db, &worker).await)
+        self.shared.jobs.read_plainly(Urgency::Normal, async move |db| list::list_leases(db, &worker).await)
     }
 
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
@@ -285,7 +285,7 @@ impl Store for PostgresStore {
     }
 
     fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
-        self.look(WorkKind::Deliveries, || self.read(async move |db| reader::read_outbox(db, limit).await))
+        self.unless_quiet(WorkKind::Deliveries, || self.read(async move |db| reader::read_outbox(db, limit).await))
     }
 
     fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()> {
@@ -295,8 +295,8 @@ impl Store for PostgresStore {
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>> {
         let jobs = &self.shared.jobs;
         match generation {
-            None => jobs.read_plainly(Urgency::Usual, async move |db| reader::read_run(db, &run, None).await),
-            earlier => jobs.read(Urgency::Usual, async move |db| reader::read_run(db, &run, earlier).await),
+            None => jobs.read_plainly(Urgency::Normal, async move |db| reader::read_run(db, &run, None).await),
+            earlier => jobs.read(Urgency::Normal, async move |db| reader::read_run(db, &run, earlier).await),
         }
     }
 
@@ -318,7 +318,7 @@ impl Store for PostgresStore {
         let written = self.write(async move |unit| unit.put_broadcast(&row).await);
         Box::pin(async move {
             self.shared.notifications.add_broadcast(written.await?);
-            self.shared.tell_change(&Change::Broadcast { message: Arc::unwrap_or_clone(message) });
+            self.shared.notify_listeners(&Change::Broadcast { message: Arc::unwrap_or_clone(message) });
             Ok(())
         })
     }
@@ -372,7 +372,7 @@ impl Store for PostgresStore {
     }
 
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
-        self.shared.jobs.read_plainly(Urgency::Usual, async move |db| list::list_deleted(db, &query).await)
+        self.shared.jobs.read_plainly(Urgency::Normal, async move |db| list::list_deleted(db, &query).await)
     }
 
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
@@ -383,7 +383,7 @@ impl Store for PostgresStore {
     }
 
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
-        self.shared.jobs.read_plainly(Urgency::Usual, async move |db| list::list_kinds(db, &namespace).await)
+        self.shared.jobs.read_plainly(Urgency::Normal, async move |db| list::list_kinds(db, &namespace).await)
     }
 
     fn payload_bytes_max(&self) -> usize {

@@ -9,8 +9,8 @@
 #![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 mod differential;
+mod harness;
 mod invariants;
-mod kit;
 mod random;
 
 use std::future::Future;
@@ -22,7 +22,7 @@ use std::thread::Thread;
 use crate::{ManualClock, Store};
 
 pub use differential::{differential, differential_of_known_workers};
-pub use kit::{HeldRun, Kit};
+pub use harness::{Harness, HeldRun};
 pub use random::random_operations;
 
 /// Returns the seeds of a random test: the first `usual` ones, more of them with `ONWARD_CASES`, or only `ONWARD_SEED`.
@@ -62,7 +62,7 @@ pub type Factory<'a> = &'a dyn Fn(Arc<ManualClock>) -> Box<dyn Subject>;
 pub struct Case {
     /// `file::claim`.
     pub name: &'static str,
-    run: fn(Kit) -> Pin<Box<dyn Future<Output = ()>>>,
+    run: fn(Harness) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
 /// Runs every case; prints the name of each before it runs.
@@ -76,7 +76,7 @@ pub fn run_all(make: Factory<'_>) {
 pub fn run_case(name: &str, make: Factory<'_>) {
     let case = CASES.iter().find(|case| case.name == name).expect("the suite has the case");
     eprintln!("conformance {name}");
-    block_on((case.run)(Kit::new(make)));
+    block_on((case.run)(Harness::new(make)));
 }
 
 /// Polls a future to completion on this thread.
@@ -105,7 +105,7 @@ macro_rules! suite {
 
         pub const CASES: &[Case] = &[$($(Case {
             name: concat!(stringify!($module), "::", stringify!($case)),
-            run: |kit| Box::pin($module::$case(kit)),
+            run: |harness| Box::pin($module::$case(harness)),
         },)*)*];
 
         /// Generates a `#[test]` for every case, one module per guarantee. Takes a [`Factory`] expression.
@@ -157,7 +157,7 @@ suite! { $
     }
     driving {
         a_run_is_taken_by_its_name_with_what_is_brought,
-        a_run_that_somebody_holds_is_busy_and_takes_nothing,
+        a_held_run_is_busy_and_takes_nothing,
         a_run_with_nothing_to_do_is_not_leased,
         of_many_who_want_a_run_one_gets_it,
     }
@@ -213,7 +213,7 @@ suite! { $
     }
     spending {
         an_attempt_is_unknown_until_it_says_what_it_cost,
-        a_failed_attempt_is_counted_and_wakes_nobody,
+        a_failed_attempt_is_counted_and_wakes_no_worker,
         an_attempt_that_says_nothing_stays_unknown,
         a_task_that_only_happened_to_cost_something_is_counted_too,
         a_report_whose_answer_was_lost_is_counted_once,
@@ -236,13 +236,13 @@ suite! { $
         what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended,
         a_budget_goes_along_when_a_run_continues_as_new,
         quiet_inputs_keep_no_run_from_waiting,
-        an_attempt_is_recorded_by_whoever_hands_it_out,
+        an_attempt_is_recorded_when_it_is_handed_out,
     }
     standalone {
         a_standalone_task_is_queued_by_its_start,
         its_result_closes_its_run_in_the_same_write,
         its_last_failure_fails_its_run_and_its_attempts_are_counted,
-        a_canceled_or_terminated_one_is_nobodys_work,
+        a_canceled_or_terminated_run_is_not_claimable,
         it_takes_nothing_that_is_for_workflows,
         the_same_start_is_the_same_task,
     }
@@ -307,7 +307,7 @@ suite! { $
         a_lease_on_a_deleted_run_does_not_fit_its_namesake,
         a_claim_on_a_task_of_a_deleted_run_does_not_fit_its_namesake,
         a_run_with_an_open_child_is_kept,
-        runs_with_open_children_are_in_nobodys_way,
+        runs_with_open_children_do_not_block_retention,
         a_run_with_unfinished_news_is_kept,
         closed_runs_go_when_the_time_of_their_kind_is_over,
         a_reader_sees_a_whole_run_or_none,

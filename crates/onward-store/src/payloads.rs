@@ -10,7 +10,7 @@ use onward_core::{Event, KindSchemas, Payload, Record};
 use crate::{READ_BYTES_MAX, StoreError};
 
 /// Returns the total size of the payloads of these events.
-pub fn weigh<'a>(events: impl IntoIterator<Item = &'a Event>) -> usize {
+pub fn payload_bytes<'a>(events: impl IntoIterator<Item = &'a Event>) -> usize {
     let mut bytes = 0;
     events.into_iter().for_each(|event| event.visit_payloads(&mut |payload| bytes += payload.data().len()));
     bytes
@@ -18,14 +18,14 @@ pub fn weigh<'a>(events: impl IntoIterator<Item = &'a Event>) -> usize {
 
 /// Returns whether a read may have ended after these records because they are large, so that there may be more.
 pub fn is_long(records: &[Record]) -> bool {
-    weigh(records.iter().flat_map(|record| &record.events)) >= READ_BYTES_MAX
+    payload_bytes(records.iter().flat_map(|record| &record.events)) >= READ_BYTES_MAX
 }
 
 /// Truncates a read behind the record that reaches [`READ_BYTES_MAX`].
 pub fn shorten(records: &mut Vec<Record>) {
     let mut bytes = 0;
     let last = records.iter().position(|record| {
-        bytes += weigh(&record.events);
+        bytes += payload_bytes(&record.events);
         bytes >= READ_BYTES_MAX
     });
     records.truncate(last.map_or(records.len(), |last| last + 1));
@@ -35,7 +35,7 @@ pub fn shorten(records: &mut Vec<Record>) {
 pub fn fit(records: &mut Vec<Record>, bytes: usize) -> bool {
     let mut sum = 0;
     let first_over = records.iter().position(|record| {
-        sum += weigh(&record.events);
+        sum += payload_bytes(&record.events);
         sum > bytes
     });
     let kept = first_over.map_or(records.len(), |over| over.max(1));
@@ -73,7 +73,7 @@ pub fn check_report(report: &TaskReport, max: usize) -> Result<(), StoreError> {
 }
 
 /// Returns the total size of the payloads of a report.
-pub fn weigh_report(report: &TaskReport) -> usize {
+pub fn report_payload_bytes(report: &TaskReport) -> usize {
     let mut bytes = 0;
     walk_report(report, &mut |payload| bytes += payload.data().len());
     bytes

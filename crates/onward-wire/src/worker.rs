@@ -17,7 +17,7 @@
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
-use onward_core::stream::Speech;
+use onward_core::stream::TaskFrames;
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Failure, Index, Name, Payload, Record, RunHead, RunKey, WorkerId, choice, message};
 
@@ -54,7 +54,7 @@ choice! {
         /// The worker leaves. The server gives what it has not returned to other workers at once, then replies.
         11 => Leave / "leave": Leave,
         /// Output of an attempt for readers of the stream of its run; not recorded.
-        12 => Speak / "speak": Speech,
+        12 => TaskFrames / "task_frames": TaskFrames,
     }
 }
 

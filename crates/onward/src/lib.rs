@@ -26,7 +26,7 @@ mod worker;
 pub use builder::{Builder, WITHIN};
 pub use client::fork::Fork;
 pub use client::{
-    Attached, Branch, Bring, Driven, Entries, EntryPages, Onward, RunHandle, RunStream, Start, StartTask, TaskHandle,
+    Attached, Branch, Driven, Entries, EntryPages, Onward, RunHandle, RunInput, RunStream, Start, StartTask, TaskHandle,
 };
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;

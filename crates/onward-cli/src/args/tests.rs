@@ -9,7 +9,7 @@ fn the_grammar_has_no_contradictions() {
 }
 
 #[test]
-fn what_comes_after_two_dashes_is_somebody_elses() {
+fn arguments_after_two_dashes_are_passed_on() {
     let args = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>().into_iter();
     assert!(wants_json(args("onward rum --json")));
     assert!(!wants_json(args("onward dev -- x --json")));

@@ -32,7 +32,7 @@ fn sentence_of(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
 }
 
 #[test]
-fn what_nobody_offers_is_told_with_what_there_is() {
+fn an_unknown_name_is_reported_with_the_known_ones() {
     let workers = [worker(&["llm.gpt-4o", "llm.small"]), worker(&["llm.gpt-4o"])];
     let no_worker = |kind, workers| sentence_of(kind, BlockReason::NoWorker, workers);
     assert_eq!(no_worker("charge", &workers), "no worker serves task `charge`; the run is waiting");

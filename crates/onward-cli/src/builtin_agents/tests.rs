@@ -47,7 +47,7 @@ fn tables_that_fit_together_are_a_house() {
 }
 
 #[test]
-fn a_limit_that_nobody_knows_is_refused() {
+fn an_unknown_limit_is_refused() {
     for (wrong, why) in
         [("token = 1", "unknown field `token`"), ("cost = 2", "expected a string"), ("tokens = -1", "invalid value")]
     {

@@ -10,7 +10,7 @@ use onward_core::ErrorCode;
 use crate::args::{Global, read_argument};
 use crate::connection::Endpoint;
 use crate::error::{Exit, Mistake, exit_code, print_problem};
-use crate::output::{json_line, say};
+use crate::output::{json_line, print_stderr};
 
 #[derive(Debug, Args)]
 pub struct ApiArgs {
@@ -58,7 +58,7 @@ async fn refused(answer: HttpAnswer, global: &Global) -> Result<()> {
         return Err(Mistake::new(ErrorCode::ServerUnreachable, message, None).into());
     };
     if global.json {
-        say(&json_line(&problem)?);
+        print_stderr(&json_line(&problem)?);
     } else {
         print_problem(code, problem["detail"].as_str().unwrap_or_default(), problem["hint"].as_str());
     }

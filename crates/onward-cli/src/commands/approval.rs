@@ -10,7 +10,7 @@ use crate::commands::run::answer;
 use crate::connection::Connection;
 use crate::new_id;
 use crate::output::document::{Approval, Approvals, Partly};
-use crate::output::{TextTable, cells, say, say_missing, time};
+use crate::output::{TextTable, cells, print_missing_databases, print_stderr, time};
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalCommand {
@@ -84,9 +84,9 @@ async fn list(args: ApprovalListArgs, global: &Global) -> Result<()> {
     let approvals = Approvals { approvals: waits.iter().map(Approval::from).collect() };
     global.show_table(&Partly::new(approvals, missing.clone()), table, "no open approvals")?;
     if !global.json && waits.len() == args.limit as usize {
-        say("the list may be incomplete; raise --limit");
+        print_stderr("the list may be incomplete; raise --limit");
     }
-    say_missing(&missing);
+    print_missing_databases(&missing);
     Ok(())
 }
 

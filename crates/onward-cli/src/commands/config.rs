@@ -8,7 +8,7 @@ use super::{dev, server};
 use crate::args::Global;
 use crate::builtin_agents::BuiltinAgents;
 use crate::config::{KEYS, SettingKey, Value};
-use crate::output::{Cell, Style, TextTable, escape, print, print_json, say};
+use crate::output::{Cell, Style, TextTable, escape, print, print_json, print_stderr};
 use crate::serving::{StoreLocation, TraceArgs};
 
 #[derive(Debug, Subcommand)]
@@ -41,15 +41,15 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<()> {
         print_json(&json!({"file": file, "settings": settings, "models": models, "agents": agents}))?;
         return check(global).map(drop);
     }
-    print(&tell(&shown, args.origin))?;
+    print(&format_settings(&shown, args.origin))?;
     match global.config.file() {
-        Some(path) => say(&format!("from {}", path.display())),
-        None => say("no settings file found; `onward.toml` in the working directory would be used"),
+        Some(path) => print_stderr(&format!("from {}", path.display())),
+        None => print_stderr("no settings file found; `onward.toml` in the working directory would be used"),
     }
     if let Some(builtin) = check(global)? {
         let list =
             |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { escape::text(&names.join(", ")).into_owned() };
-        say(&format!("models: {}; agents: {}", list(builtin.models().collect()), list(builtin.agents().collect())));
+        print_stderr(&format!("models: {}; agents: {}", list(builtin.models().collect()), list(builtin.agents().collect())));
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ fn check(global: &Global) -> Result<Option<BuiltinAgents>> {
     Ok(BuiltinAgents::open(config)?)
 }
 
-fn tell(shown: &[(&SettingKey, Option<Value>)], origin: bool) -> String {
+fn format_settings(shown: &[(&SettingKey, Option<Value>)], origin: bool) -> String {
     let header: &[&str] = if origin { &["SETTING", "VALUE", "ORIGIN"] } else { &["SETTING", "VALUE"] };
     let mut table = TextTable::new(header);
     for (key, value) in shown {

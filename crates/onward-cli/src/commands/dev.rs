@@ -18,14 +18,14 @@ use crate::builtin_agents::BuiltinAgents;
 use crate::config::Config;
 use crate::directory::{own_command, shell_word};
 use crate::error::{Exit, FAILURE, Mistake};
-use crate::output::{Style, escape, print_json, say};
+use crate::output::{Style, escape, print_json, print_stderr};
 use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TraceArgs, WebhookArgs, shutdown_signal};
 
 /// Time for the child to exit after SIGTERM.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Polling interval for the first worker.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
 pub struct DevArgs {
@@ -99,7 +99,7 @@ pub fn set_port(config: &Config) -> Result<u16, Mistake> {
 
 /// Prints four lines: version, URL, data directory, and what to do next.
 fn banner(url: &str, location: &StoreLocation, agent: Option<&str>) {
-    say(&format!("{} {}", Style::stderr().bold("onward"), env!("CARGO_PKG_VERSION")));
+    print_stderr(&format!("{} {}", Style::stderr().bold("onward"), env!("CARGO_PKG_VERSION")));
     banner_line("url", url);
     banner_line("data", &location.to_string());
     match agent {
@@ -109,7 +109,7 @@ fn banner(url: &str, location: &StoreLocation, agent: Option<&str>) {
 }
 
 fn banner_line(name: &str, value: &str) {
-    say(&format!("  {} {}", Style::stderr().dim(&format!("{name:5}")), escape::text(value)));
+    print_stderr(&format!("  {} {}", Style::stderr().dim(&format!("{name:5}")), escape::text(value)));
 }
 
 /// Waits for the first worker and prints the command that starts a run of one of its kinds.
@@ -119,7 +119,7 @@ async fn suggest_start(runtime: Runtime, namespace: Namespace, url: String) {
             let kind = shell_word(known.kind.as_str());
             return banner_line("next", &format!("{} run start {kind} --server {url}", own_command()));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -127,7 +127,7 @@ fn open(url: &str) {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let spawned = Command::new(opener).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     if let Err(error) = spawned {
-        say(&format!("cannot open a browser with `{opener}`: {error}; {} is running", own_command()));
+        print_stderr(&format!("cannot open a browser with `{opener}`: {error}; {} is running", own_command()));
     }
 }
 

@@ -14,7 +14,7 @@ use onward_server::{Bounds, Scope};
 use serde::Serialize;
 
 use crate::args::Global;
-use crate::output::{TextTable, cells, escape, print, print_json, say, time};
+use crate::output::{TextTable, cells, escape, print, print_json, print_stderr, time};
 use crate::serving::KeysArgs;
 use crate::{budget, span};
 
@@ -90,7 +90,7 @@ pub fn execute(command: KeyCommand, global: &Global) -> Result<()> {
             let (made, old) = file(&keys, global).rotate(&id, overlap, now)?;
             show_made(&made, global.json)?;
             if let Some(at) = old.expires_at.filter(|_| !global.json) {
-                say(&format!("key {} expires {}", old.id, time::until(at, now)));
+                print_stderr(&format!("key {} expires {}", old.id, time::until(at, now)));
             }
             Ok(())
         }
@@ -212,7 +212,7 @@ fn show_made(made: &CreatedKey, json: bool) -> Result<()> {
     let (namespace, scopes) = (escape::text(&namespace), scopes(&entry.scopes));
     let most = entry.budget_max.map(|budget| format!(", maximum budget {budget}")).unwrap_or_default();
     let bounds = bounds(&entry.bounds);
-    say(&format!("key {} of {name} for {scopes} in namespace {namespace}{bounds}, expires {expires}{most}", entry.id));
-    say("store it now; it cannot be shown again");
+    print_stderr(&format!("key {} of {name} for {scopes} in namespace {namespace}{bounds}, expires {expires}{most}", entry.id));
+    print_stderr("store it now; it cannot be shown again");
     Ok(())
 }

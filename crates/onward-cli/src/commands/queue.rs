@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::connection::{Connection, Endpoint};
 use crate::output::document::{OpenTasks, Partly, Queues};
-use crate::output::{TextTable, cells, escape, print_json, say, say_missing, time};
+use crate::output::{TextTable, cells, escape, print_json, print_missing_databases, print_stderr, time};
 
 #[derive(Debug, Subcommand)]
 pub enum QueueCommand {
@@ -73,7 +73,7 @@ fn confirm(global: &Global, document: &Value, text: &str) -> Result<()> {
     if global.json {
         return print_json(document);
     }
-    say(text);
+    print_stderr(text);
     Ok(())
 }
 
@@ -108,7 +108,7 @@ async fn quarantined(global: &Global) -> Result<()> {
     let connection = Connection::to_read(global).await?;
     let query = TaskQuery { namespace: connection.namespace.clone(), limit: 1_000, partly: true, run: None };
     let TasksReply { tasks, missing } = connection.list_quarantined(query).await?;
-    say_missing(&missing);
+    print_missing_databases(&missing);
     let mut table = TextTable::new(&["TASK", "KIND", "QUEUE", "LOST WORKERS"]);
     for task in &tasks {
         let queue = queue_name(&task.options.queue);

@@ -66,19 +66,19 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<()> {
             return Err(Mistake::usage(ErrorCode::ListenRefused, message, hint).into());
         }
         if tls.is_none() {
-            trace.say(Level::Warn, "keys and data are sent unencrypted: set --tls-cert and --tls-key, or use a TLS proxy", &[]);
+            trace.log(Level::Warn, "keys and data are sent unencrypted: set --tls-cert and --tls-key, or use a TLS proxy", &[]);
         }
     }
     let protection = Protection { tls, tls_key: args.tls.key(config), ..Protection::open(keys, webhooks, config)? };
     let builtin = BuiltinAgents::open(config)?;
     let serving = Serving::start(listen, location.clone(), protection, config, builtin, trace.clone()).await?;
     let stopped = shutdown_signal();
-    trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &location)]);
+    trace.log(Level::Info, "ready", &[("url", &serving.url), ("data", &location)]);
     if global.json {
         print_json(&serde_json::json!({"url": serving.url}))?;
     }
     serving.run(stopped).await;
-    trace.say(Level::Info, "stopped", &[]);
+    trace.log(Level::Info, "stopped", &[]);
     Ok(())
 }
 

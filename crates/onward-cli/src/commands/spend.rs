@@ -11,7 +11,7 @@ use onward_core::spend::SpendTotals;
 use crate::args::{Global, one_of};
 use crate::connection::Connection;
 use crate::output::document::Spend;
-use crate::output::{TextTable, count, say, time};
+use crate::output::{TextTable, count, print_stderr, time};
 use crate::span;
 
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub async fn execute(args: SpendArgs, global: &Global) -> Result<()> {
     let rows = connection.read_spend(query).await?.rows;
     global.show_table(&Spend::new(args.by, &rows, args.limit), table(args.by, &rows), "no spend recorded")?;
     if !global.json && !rows.is_empty() && rows.len() == args.limit {
-        say(&format!("the list is limited to {}; raise `--limit` for more", count(rows.len() as u64, "row")));
+        print_stderr(&format!("the list is limited to {}; raise `--limit` for more", count(rows.len() as u64, "row")));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::server::parse_store;
 use crate::args::Global;
 use crate::connection::{Connection, Endpoint};
 use crate::error::{Exit, FAILURE, Mistake, print_one};
-use crate::output::{escape, print, print_json, say};
+use crate::output::{escape, print, print_json, print_stderr};
 use crate::serving::{Opened, StoreLocation};
 
 mod target;
@@ -183,7 +183,7 @@ fn put(lines: &str) -> Result<()> {
 
 fn print_count(count: u64, what: &str) {
     if count.is_multiple_of(TELL_EVERY) {
-        say(&format!("{count} runs {what} so far"));
+        print_stderr(&format!("{count} runs {what} so far"));
     }
 }
 
@@ -207,13 +207,17 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<()> {
     importer.finish().map_err(|error| mistake(&error))?;
     let taken = target.finish().await?;
     for left_out in importer.left_out() {
-        say(&format!("{} was left out of the export: {}", escape::text(left_out.key.id.as_str()), escape::text(&left_out.code)));
+        print_stderr(&format!(
+            "{} was left out of the export: {}",
+            escape::text(left_out.key.id.as_str()),
+            escape::text(&left_out.code)
+        ));
     }
     if let Some(next) = importer.next() {
         let how = format!("get the next page with GET /v1/export?cursor={next}, or all runs with `onward export`");
-        say(&format!("warning: this file is one page of several and does not have all runs: {}", escape::text(&how)));
+        print_stderr(&format!("warning: this file is one page of several and does not have all runs: {}", escape::text(&how)));
     }
-    tell(&taken, global)
+    print_result(&taken, global)
 }
 
 /// Fails if the run is in another namespace: like a server, one command works in one namespace.
@@ -226,18 +230,18 @@ fn check_namespace(run: &ExportedRun, namespace: &Namespace) -> Result<(), Mista
     Err(Mistake::new(ErrorCode::NotAllowed, message, Some(&hint)))
 }
 
-fn tell(all: &ImportResult, global: &Global) -> Result<()> {
+fn print_result(all: &ImportResult, global: &Global) -> Result<()> {
     if global.json {
         print_json(all)?;
     } else {
         print(&format!("{} runs imported, {} already existed", all.created.len(), all.unchanged.len()))?;
         for refused in &all.refused {
-            say(&format!("{} was refused: {}", escape::text(refused.run.as_str()), escape::text(&refused.code)));
+            print_stderr(&format!("{} was refused: {}", escape::text(refused.run.as_str()), escape::text(&refused.code)));
         }
     }
     if all.refused.iter().any(|refused| refused.code == ErrorCode::BodyTooLarge) {
         let hint = "stop the server and import with `onward --data DIR import FILE`, or into its databases with `--store`";
-        say(&format!("hint: {hint}"));
+        print_stderr(&format!("hint: {hint}"));
     }
     succeed_if(all.refused.is_empty())
 }

@@ -15,7 +15,7 @@ use onward_server::webhooks::{
 use serde::Serialize;
 
 use crate::args::{Global, read_file};
-use crate::output::{TextTable, cells, escape, print, print_json, say, time};
+use crate::output::{TextTable, cells, escape, print, print_json, print_stderr, time};
 use crate::serving::WebhookArgs;
 use crate::span;
 
@@ -152,7 +152,7 @@ pub fn execute(command: WebhookCommand, global: &Global) -> Result<()> {
             let given = secret.is_some();
             show_made(&file(&webhooks, global).rotate(&name, secret, overlap, now)?, given, global.json)?;
             if !global.json {
-                say(&format!("the old secret expires {}", time::until(now.after(overlap), now)));
+                print_stderr(&format!("the old secret expires {}", time::until(now.after(overlap), now)));
             }
             Ok(())
         }
@@ -267,9 +267,9 @@ fn show_made(webhook: &WebhookEntry, given: bool, json: bool) -> Result<()> {
         print(secret)?;
     }
     let (name, sentence) = (escape::text(shown.name), shown.sentence());
-    say(&format!("webhook {name} receives POST /v1/webhooks/{name} ({}): {}", shown.format, escape::text(&sentence)));
+    print_stderr(&format!("webhook {name} receives POST /v1/webhooks/{name} ({}): {}", shown.format, escape::text(&sentence)));
     if secret.is_some() {
-        say("give the secret to the sender now; it cannot be shown again");
+        print_stderr("give the secret to the sender now; it cannot be shown again");
     }
     Ok(())
 }

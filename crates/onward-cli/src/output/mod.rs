@@ -3,7 +3,7 @@
 //! Must never print run data to a terminal unescaped.
 
 pub mod entry_text;
-mod narrator;
+mod event_formatter;
 mod style;
 mod table;
 pub mod time;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-pub use narrator::{Narrator, preview, stop_text};
+pub use event_formatter::{EventFormatter, preview, stop_text};
 pub use onward_server::{document, escape};
 pub use style::Style;
 pub(crate) use table::cells;
@@ -33,14 +33,14 @@ pub fn print(text: &str) -> io::Result<()> {
 }
 
 /// Writes a line to stderr. Ignores write errors.
-pub fn say(text: &str) {
+pub fn print_stderr(text: &str) {
     drop(writeln!(io::stderr(), "{text}"));
 }
 
 /// Prints which databases are missing from a list.
-pub fn say_missing(databases: &[String]) {
+pub fn print_missing_databases(databases: &[String]) {
     for database in databases {
-        say(&format!("{database} is down: its data is missing from this list"));
+        print_stderr(&format!("{database} is down: its data is missing from this list"));
     }
 }
 

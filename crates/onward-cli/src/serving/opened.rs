@@ -86,11 +86,11 @@ impl Opened {
         connect(urls, false).await
     }
 
-    /// Closes the store when all other owners have released it, at the latest after `patience`.
-    pub async fn close(self, patience: Duration) {
+    /// Closes the store when all other owners have released it, at the latest after `timeout`.
+    pub async fn close(self, timeout: Duration) {
         let Opened { store, probe, .. } = self;
         drop(probe);
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while Arc::strong_count(&store) > 1 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -116,7 +116,7 @@ async fn connect(urls: &[String], makes: bool) -> Result<Opened> {
         let probe = Databases::new(vec![(name, store.clone())], None);
         return Ok(Opened { clock: store.clock(), store, probe: Some(Arc::new(probe)) });
     }
-    // A database that is down affects only its own runs, also at startup. All are dialed concurrently, so that timeouts do not
+    // A database that is down affects only its own runs, also at startup. All are connected concurrently, so that timeouts do not
     // add up.
     let dial = |url: &String| {
         let url = url.clone();
@@ -133,7 +133,7 @@ async fn connect(urls: &[String], makes: bool) -> Result<Opened> {
         ShardedStore::open(all.iter().map(database).collect(), makes.then_some(cluster), Arc::new(SystemClock), Pace::default());
     let spread = Arc::new(spread.await?);
     // This clock only estimates when something is due; each database decides by its own clock.
-    let clock = all.iter().find(|(_, store)| store.is_entered()).map_or_else(system_clock, |(_, store)| store.clock());
+    let clock = all.iter().find(|(_, store)| store.is_prepared()).map_or_else(system_clock, |(_, store)| store.clock());
     let probe = Databases::new(all, Some(spread.clone()));
     Ok(Opened { store: spread, clock, probe: Some(Arc::new(probe)) })
 }
@@ -197,7 +197,7 @@ async fn ask(store: Arc<PostgresStore>) -> Option<String> {
     match timeout(ANSWER_MAX, store.check()).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some(store.trouble().unwrap_or_else(|| "no response".to_owned())),
+        Err(_) => Some(store.last_error().unwrap_or_else(|| "no response".to_owned())),
     }
 }
 

@@ -279,7 +279,7 @@ fn named(err: &str) -> Vec<String> {
 }
 
 #[test]
-fn whoever_interrupts_leaves_and_comes_back_to_the_same_conversation() {
+fn an_interrupted_chat_resumes_the_same_conversation() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::text("I was about to say").with_fault(Fault::StallAfter { chunks: 3 }));
     let mut first = chat(&served.url, &["--agent", "support", "--run", "talk"]);
@@ -390,7 +390,7 @@ fn commands_are_told_apart_from_what_is_said() {
 }
 
 #[test]
-fn a_run_that_nobody_can_work_on_is_told() {
+fn an_unserved_run_is_reported() {
     let (_folder, _model, served) = served("");
     let at = ["--server", &served.url];
     ran(onward().args(["run", "start", "nobody", "--id", "n"]).args(at));
@@ -415,7 +415,7 @@ fn an_agent_that_is_not_there_is_a_mistake_that_names_the_others() {
 
 /// An earlier run under the mistyped name does not make the chat wait without `--wait`.
 #[test]
-fn an_agent_that_nobody_has_now_is_waited_for_only_if_that_is_said() {
+fn an_unserved_agent_is_awaited_only_on_request() {
     let (_folder, _model, served) = served("");
     ran(onward().args(["run", "start", "suport", "--id", "n", "--server", &served.url]));
     let (_, err, code) = chat(&served.url, &["--agent", "suport"]).end();
@@ -477,7 +477,7 @@ fn a_server_that_is_not_there_yet_is_waited_for_if_that_is_said() {
 }
 
 #[test]
-fn a_model_that_nobody_offers_is_told() {
+fn an_unserved_model_is_reported() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let served = dev_with(folder.path(), &settings(folder.path(), &model, AGENT));
     let other = onward::agent::Agent::new("lost").model("gpt-5o").converse();
@@ -494,7 +494,7 @@ fn a_model_that_nobody_offers_is_told() {
 }
 
 #[test]
-fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
+fn a_limited_key_is_reported_to_waiters_with_its_end() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::fault(Fault::RateLimited { retry_after_seconds: Some(600) }));
     let mut refused = chat(&served.url, &["--agent", "support", "--run", "refused"]);
@@ -613,7 +613,7 @@ fn in_a_directory_the_agents_of_the_settings_work_while_the_chat_lasts() {
 }
 
 #[test]
-fn a_chat_with_nobody_is_a_mistake_with_a_hint() {
+fn a_chat_without_an_agent_fails_with_a_hint() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, AGENT);
     let said = ran(onward().args(["chat", "--agent", "x", "--data"]).arg(folder.path()));

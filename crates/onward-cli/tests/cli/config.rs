@@ -58,7 +58,7 @@ fn the_file_is_the_named_one_or_the_one_here_or_the_users() {
 }
 
 #[test]
-fn what_nobody_understands_is_2_with_a_suggestion() {
+fn an_unknown_command_exits_with_2_and_a_suggestion() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("onward.toml");
     let said = |text: &str, args: &[&str]| {
@@ -168,7 +168,7 @@ fn what_cannot_be_used_is_told_where_it_is_shown() {
 
 /// The URL of a database may contain its password.
 #[test]
-fn the_password_of_a_database_is_shown_to_nobody() {
+fn the_password_of_a_database_is_never_shown() {
     let folder = tempfile::tempdir().unwrap();
     let mut show = onward();
     show.args(["config", "show", "--json"]).current_dir(folder.path());

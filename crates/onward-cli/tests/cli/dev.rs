@@ -183,7 +183,7 @@ fn a_server_refuses_an_address_that_others_can_reach() {
 }
 
 #[test]
-fn a_server_traces_in_json_where_nobody_reads_along() {
+fn a_server_logs_json_without_a_terminal() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).unwrap(); // or it warns
     let store = format!("embedded:{}", directory.path().display());

@@ -226,7 +226,7 @@ fn keys_come_from_the_environment_or_a_file_and_the_wrong_one_is_7() {
 }
 
 #[test]
-fn a_directory_takes_updates_and_starts_and_waits_for_nobody() {
+fn a_directory_takes_updates_and_starts_without_waiting() {
     let directory = one_order("order-1");
     let data = directory.path();
     run(data, ["run", "update", "order-1", "add", "1", "--update-id", "u1"])

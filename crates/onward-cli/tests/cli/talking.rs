@@ -43,7 +43,7 @@ fn told(directory: &std::path::Path, args: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn somebody_talks_to_an_agent_and_reads_what_was_said() {
+fn a_user_chats_with_an_agent_and_reads_the_conversation() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     until_depth(path, 1);

@@ -13,15 +13,15 @@ use crate::{CallId, Event, Failure, Hash, Index, Name, Payload, Record, Status, 
 
 message! {
     /// Output of one attempt of a task.
-    pub struct Speech {
+    pub struct TaskFrames {
         1 => task: TaskId,
         /// The claim of the task: a later one voids the output of this one.
         2 => claim: u64,
         3 => attempt: u32,
-        4 => frames: Vec<SpokenFrame>,
+        4 => frames: Vec<SequencedFrame>,
     }
 
-    pub struct SpokenFrame {
+    pub struct SequencedFrame {
         /// The number of the frame in its attempt, from 0; lost frames leave gaps.
         1 => seq: u64,
         2 => frame: Payload,
@@ -40,7 +40,7 @@ choice! {
     /// The content of a stream frame.
     pub enum StreamContent {
         /// Output of an attempt of a task.
-        1 => Spoken / "spoken": Spoken,
+        1 => TaskFrame / "task_frame": TaskFrame,
         /// The output of the task so far is void: another attempt begins.
         2 => AttemptReset / "attempt_reset": AttemptReset,
         3 => AttemptFailed / "attempt_failed": AttemptFailed,
@@ -61,7 +61,7 @@ choice! {
 }
 
 message! {
-    pub struct Spoken { 1 => generation: u32, 2 => task: CallId, 3 => attempt: u32, 4 => seq: u64, 5 => frame: Payload }
+    pub struct TaskFrame { 1 => generation: u32, 2 => task: CallId, 3 => attempt: u32, 4 => seq: u64, 5 => frame: Payload }
 
     pub struct AttemptReset {
         1 => generation: u32,
@@ -113,9 +113,9 @@ message! {
 
 impl StreamContent {
     /// Estimates the memory that it takes.
-    pub fn weigh(&self) -> usize {
+    pub fn memory_size(&self) -> usize {
         let held = match self {
-            StreamContent::Spoken(spoken) => spoken.frame.data().len(),
+            StreamContent::TaskFrame(task_frame) => task_frame.frame.data().len(),
             StreamContent::AttemptFailed(failed) => {
                 failed.failure.message.len() + failed.failure.details.as_ref().map_or(0, |details| details.data().len())
             }

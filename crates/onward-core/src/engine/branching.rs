@@ -70,7 +70,7 @@ impl Engine {
         self.horizon = self.last_fed();
         self.delivered = Some(self.horizon);
         self.abandon_all(&records, index, &request);
-        self.take_along(&records);
+        self.collect_inputs(&records);
         let BranchRequested { from, depth, entry, checkpoint, input, .. } = *request;
         self.branch(from, depth);
         let has_entry = entry.is_some();
@@ -105,7 +105,7 @@ impl Engine {
     }
 
     /// Collects the inputs for the next generation (BR2).
-    fn take_along(&mut self, records: &[Record]) {
+    fn collect_inputs(&mut self, records: &[Record]) {
         let mut reasons = Vec::new();
         for event in records.iter().flat_map(|record| &record.events) {
             match event {

@@ -9,7 +9,7 @@ impl Engine {
     /// Lowers the limits of the run (BG4). Records nothing if that changes nothing.
     pub fn set_budget(&mut self, budget: Budget) {
         let call_id = self.next_call_id();
-        let lowers = match &self.purse.budget {
+        let lowers = match &self.spend_state.budget {
             Some(own) => own.limited_by(budget) != own.limit,
             None => !budget.is_unlimited(),
         };
@@ -20,19 +20,19 @@ impl Engine {
 
     /// Returns the use of the run and its ended children, at the code's position in the log (BG5).
     pub fn spent(&self) -> BudgetUse {
-        self.purse.spent()
+        self.spend_state.spent()
     }
 
     /// Returns what is left of the run's budget, at the code's position in the log (BG5); absent limits stay absent.
     pub fn budget_left(&self) -> Budget {
-        self.purse.left(self.now)
+        self.spend_state.left(self.now)
     }
 
     /// Updates the budget by this event of the log, once.
     pub(super) fn follow_budget(&mut self, index: Index, event: &Event, at: Timestamp) {
-        if self.purse_at.is_none_or(|followed| followed < index) {
-            self.purse.follow(event, at);
-            self.purse_at = Some(index);
+        if self.spend_state_at.is_none_or(|followed| followed < index) {
+            self.spend_state.follow(event, at);
+            self.spend_state_at = Some(index);
         }
     }
 

@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// Resets the counters: a signal was received.
-    pub(super) fn tally_anew(&mut self) {
+    pub(super) fn reset_tally(&mut self) {
         self.agent.tally = Tally::default();
     }
 

@@ -59,7 +59,7 @@ use crate::log::event::{
     CarriedSignal, Divergence, PauseReason, RetryRequested, RunForked, RunPaused, SignalReceived, SuspendReason,
 };
 use crate::run::{Carries, Commit};
-use crate::spend::budget::Purse;
+use crate::spend::budget::SpendState;
 use crate::{Branch, CALL_ID_PARTS_MAX, CallId, CommitId, Epoch, Event, Index, Name, Payload, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
 use mailbox::{Mailbox, PollState, Signal};
@@ -234,10 +234,10 @@ pub struct Engine {
     state: BTreeMap<Name, Payload>,
     /// The names of the run's attributes.
     attributes: BTreeSet<Name>,
-    purse: Purse,
-    /// The last event that `purse` includes: at least the last delivered one, and those before a signal that the code has
+    spend_state: SpendState,
+    /// The last event that `spend_state` includes: at least the last delivered one, and those before a signal that the code has
     /// consumed.
-    purse_at: Option<Index>,
+    spend_state_at: Option<Index>,
     versions: BTreeMap<Name, u32>,
     updates: VecDeque<crate::log::event::UpdateReceived>,
     cancel: cancel::Cancel,
@@ -301,8 +301,8 @@ impl Engine {
             mailbox: Mailbox::default(),
             state: BTreeMap::new(),
             attributes: BTreeSet::new(),
-            purse: Purse::default(),
-            purse_at: None,
+            spend_state: SpendState::default(),
+            spend_state_at: None,
             versions: BTreeMap::new(),
             updates: VecDeque::new(),
             cancel: cancel::Cancel::default(),
@@ -341,8 +341,8 @@ impl Engine {
         let mut next = Some(record);
         while let Some(record) = next {
             self.next_feed = record.next_index();
-            self.pause_state.hear(&record);
-            self.segment.hear(&record);
+            self.pause_state.observe(&record);
+            self.segment.observe(&record);
             self.note_branch(&record);
             let is_abandoned = self.mark_abandoned(&record);
             let own = record.commit.is_some() && self.in_flight.take().is_some_and(|events| events == record.events);
@@ -404,7 +404,7 @@ impl Engine {
             if self.in_flight.is_some() {
                 return Ok(Advance::Idle); // N3
             }
-            if self.tell_given_up() {
+            if self.cancel_given_up_calls() {
                 continue; // SG5
             }
             if let Some(expected) = self.expected.take() {
@@ -426,7 +426,7 @@ impl Engine {
             if self.begin_batch()? {
                 continue;
             }
-            return self.rest();
+            return self.advance_quiescent();
         }
     }
 
@@ -567,7 +567,7 @@ impl Engine {
     }
 
     /// Continues when the code is quiescent and the log is exhausted: starts steps, commits, or becomes idle.
-    fn rest(&mut self) -> Result<Advance, Fault> {
+    fn advance_quiescent(&mut self) -> Result<Advance, Fault> {
         self.was_live = true;
         if self.pause_state.is_paused {
             return Ok(self.commit_while_paused());
@@ -651,7 +651,7 @@ impl Engine {
             self.fault = Some(Fault::Stuck(format!(
                 "the workflow awaits a future that is not from `ctx` and that no input can answer, {}; \
                  await only what `ctx` returns, and do everything else inside `ctx.step`",
-                self.whereabouts()
+                self.code_position()
             )));
         }
         Advance::Idle
@@ -687,7 +687,7 @@ impl Engine {
     }
 
     /// Returns true if the run can be dropped from memory without losing work: nothing in flight, nothing running.
-    pub fn is_at_rest(&self) -> bool {
+    pub fn is_evictable(&self) -> bool {
         self.in_flight.is_none() && self.running_steps == 0 && self.queue.is_empty() && self.batch.is_empty()
     }
 
@@ -710,7 +710,7 @@ impl Engine {
     }
 
     /// Describes the position of the code: after which call, and before which.
-    pub fn whereabouts(&self) -> String {
+    pub fn code_position(&self) -> String {
         let ordinal =
             if self.branch.is_main() { self.main_line } else { self.arms.get(&self.branch).copied().unwrap_or_default() };
         let next = self.branch.call(ordinal);

@@ -22,7 +22,7 @@ pub(super) struct PauseState {
 }
 
 impl PauseState {
-    pub fn hear(&mut self, record: &Record) {
+    pub fn observe(&mut self, record: &Record) {
         match record.events.first() {
             Some(Event::RunPaused(_)) => self.is_paused = true,
             Some(Event::RunResumed(_)) => self.is_paused = false,
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     /// Handles the rejection of the commit in flight because the run is paused. Feed the missing records before continuing.
-    pub fn stand(&mut self) {
+    pub fn rejected_while_paused(&mut self) {
         self.take_back();
         self.out.retain(|event| !matches!(event, Event::RunSuspended(_)));
         // Observations of the code are not durable.
@@ -56,7 +56,7 @@ impl Engine {
         }
         let was_held = std::mem::take(&mut self.pause_state.is_held);
         let is_open = self.polled && self.pause_state.recorded_at != Some(self.horizon);
-        (was_held && is_open).then(|| self.rest()) // N7
+        (was_held && is_open).then(|| self.advance_quiescent()) // N7
     }
 
     pub(super) fn commit_while_paused(&mut self) -> Advance {

@@ -83,7 +83,7 @@ impl Segment {
     }
 
     /// Reads what must be known before the record is delivered.
-    pub fn hear(&mut self, record: &Record) {
+    pub fn observe(&mut self, record: &Record) {
         for event in &record.events {
             match event {
                 // A log that is abandoned from its first commit on is abandoned before its start is delivered.
@@ -197,9 +197,9 @@ impl Engine {
 
     /// Cancels the calls that the code canceled in the abandoned part, once it has observed everything up to there: it may cancel
     /// them again. Returns true if there were any.
-    pub(super) fn tell_given_up(&mut self) -> bool {
+    pub(super) fn cancel_given_up_calls(&mut self) -> bool {
         let given_up = self.segment.abandoned_calls.take_given_up();
-        given_up.iter().for_each(|call_id| self.was_given_up(call_id));
+        given_up.iter().for_each(|call_id| self.cancel_given_up_call(call_id));
         !given_up.is_empty()
     }
 
@@ -222,7 +222,7 @@ impl Engine {
     }
 
     /// Cancels the call at `call_id`, which was canceled in the abandoned part (SG5).
-    fn was_given_up(&mut self, call_id: &CallId) {
+    fn cancel_given_up_call(&mut self, call_id: &CallId) {
         match self.calls.get(call_id).map(|call| &call.what) {
             // Nothing was withdrawn: the mailbox belongs to the code.
             None | Some(CallDetails::Signal { .. } | CallDetails::Canceled) => {}

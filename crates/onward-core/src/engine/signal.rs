@@ -130,7 +130,7 @@ impl Engine {
         self.follow_budget_up_to(signal.index); // BG5
         // An entry from outside is not a message to the agent.
         if signal.name.as_str() != ENTRY_SIGNAL {
-            self.tally_anew();
+            self.reset_tally();
         }
         self.finished(call_id, CallDetails::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index);
     }

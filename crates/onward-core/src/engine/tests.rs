@@ -416,7 +416,7 @@ fn a_cancel_interrupts_a_step_that_has_not_begun_and_the_log_says_so() {
 }
 
 #[test]
-fn a_commit_of_somebody_else_means_the_lease_is_lost() {
+fn a_commit_of_another_worker_means_the_lease_is_lost() {
     let mut bench = Bench::new();
     bench.poll();
     bench.engine.schedule_task(name("t"), json("1"));
@@ -453,7 +453,7 @@ fn a_result_of_a_call_the_code_has_forgotten_is_ignored() {
 }
 
 #[test]
-fn a_step_result_nobody_asked_for_diverges() {
+fn an_unrequested_step_result_diverges() {
     let mut bench = Bench::new();
     let header =
         CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(1), horizon: Index(0), waits: false, is_while_paused: false };
@@ -530,7 +530,7 @@ fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
     assert!(matches!(bench.engine.advance(), Ok(Advance::Commit(_))));
     bench.engine.report_step(&step, Ok(json("5")), 2); // while the commit is on its way
     bench.pause();
-    bench.engine.stand();
+    bench.engine.rejected_while_paused();
     let pause_state = bench.commit();
     assert_eq!((pause_state.is_while_paused, pause_state.n, pause_state.events.len()), (true, 0, 1));
     bench.signal("s", "1");
@@ -570,7 +570,7 @@ fn what_a_paused_run_had_seen_is_recorded_before_it_sees_more() {
         other => panic!("expected a commit, got {other:?}"),
     };
     bench.pause();
-    bench.engine.stand();
+    bench.engine.rejected_while_paused();
     bench.signal("s", "1");
     bench.idle();
     bench.resume();

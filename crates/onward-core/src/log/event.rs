@@ -450,7 +450,7 @@ message! {
         2 => attempt: u32,
         /// The ledger name under which the attempt counts as unknown until its cost is reported; `None` for tasks without cost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        3 => stands_as: Option<String>,
+        3 => ledger_name: Option<String>,
         /// The time at which a worker got it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => began_at: Option<Timestamp>,
@@ -468,7 +468,7 @@ message! {
         5 => began_at: Timestamp,
         /// The ledger name under which the attempt counted as unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        6 => stands_as: Option<String>,
+        6 => ledger_name: Option<String>,
         /// The failure code of the attempt, if its worker reported one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         7 => failure_code: Option<String>,

@@ -120,7 +120,7 @@ impl Projection {
             Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.call_id)),
             Event::TaskFailed(event) => {
                 self.tasks.entry(event.call_id.clone()).and_modify(|task| {
-                    *task = task.anew(record.at);
+                    *task = task.rescheduled(record.at);
                     task.skip_attempts(event.attempts); // K9
                 });
             }
@@ -184,16 +184,16 @@ impl Projection {
     /// Resumes the log after a gap: timers keep their remaining time and tasks are scheduled again, except for those that have
     /// begun and must not run twice.
     fn go_on(&mut self, at: Timestamp) {
-        let stood = at.since(self.head.updated_at);
+        let gap = at.since(self.head.updated_at);
         for timer in self.timers.values_mut().filter(|timer| !timer.is_frozen) {
-            timer.due_at = timer.due_at.after(stood);
+            timer.due_at = timer.due_at.after(gap);
         }
         for wait in self.waits.values_mut() {
-            wait.deadline = wait.deadline.map(|deadline| deadline.after(stood));
+            wait.deadline = wait.deadline.map(|deadline| deadline.after(gap));
         }
         for task in self.tasks.values_mut() {
             let is_begun = task.state == TaskState::Leased;
-            *task = task.anew(at);
+            *task = task.rescheduled(at);
             if is_begun {
                 task.lose_attempt(task.attempt, at); // Z7
             }
@@ -250,7 +250,7 @@ impl Projection {
                 for timer in self.timers.values_mut() {
                     *timer = ProjectedTimer { due_at: timer.due_at.after(shift), is_frozen: false };
                 }
-                self.tasks.values_mut().for_each(|task| task.thaw(shift));
+                self.tasks.values_mut().for_each(|task| task.unfreeze(shift));
             }
             Effect::Charge { row, sum } if !self.ancestry.is_copied(record.index) => {
                 let known = self.ledger.entry(*row).or_default();

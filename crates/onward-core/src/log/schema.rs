@@ -143,7 +143,7 @@ impl Schema {
             schema.json.insert(name.to_owned(), described(json!({"type": "string", "enum": words}), docs));
             for (number, value, _) in values {
                 // Values of all enums share one scope, hence the prefix.
-                *text += &format!("  {}_{} = {number};\n", shout(name), shout(value));
+                *text += &format!("  {}_{} = {number};\n", screaming_snake_case(name), screaming_snake_case(value));
             }
         })
     }
@@ -324,7 +324,7 @@ pub fn documentation(attribute: &str) -> Option<String> {
 }
 
 /// Converts `RunStarted` to `RUN_STARTED`.
-fn shout(name: &str) -> String {
+fn screaming_snake_case(name: &str) -> String {
     let mut out = String::new();
     for (position, letter) in name.char_indices() {
         if letter.is_uppercase() && position > 0 {

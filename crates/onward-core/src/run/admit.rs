@@ -155,7 +155,7 @@ impl RunHead {
         if let (Event::BranchRequested(_), Some(index)) = (&event, self.branch_at) {
             return Err(Refusal::BranchPending { key: self.key.clone(), index }); // R15
         }
-        if let Event::TaskAttempted(TaskAttempted { stands_as: Some(_), .. }) = &event
+        if let Event::TaskAttempted(TaskAttempted { ledger_name: Some(_), .. }) = &event
             && let Some(what) = self.budget.as_ref().and_then(|budget| budget.exhausted(self.spend.as_deref(), at))
         {
             return Err(Refusal::BudgetExhausted { key: self.key.clone(), what }); // R13

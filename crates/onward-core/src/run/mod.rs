@@ -49,7 +49,7 @@ use crate::log::event::{Attribute, CarriedSignal, ParentLink, RunStarted, Update
 use crate::log::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
 use crate::spend::SpendTotals;
-use crate::spend::budget::{self, BudgetHead, Purse};
+use crate::spend::budget::{self, BudgetHead, SpendState};
 use crate::{CallId, Epoch, Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message, numbered};
 
 numbered! {
@@ -297,7 +297,7 @@ impl RunHead {
     /// Returns the head of a new run and the first record of its log.
     pub fn start(key: RunKey, started: RunStarted, at: Timestamp) -> (RunHead, Record) {
         let is_retried = started.origins.last().is_some_and(|origin| origin.run == key);
-        let Purse { spend, budget } = budget::begin(&started, at);
+        let SpendState { spend, budget } = budget::begin(&started, at);
         let mut attributes = started.attributes.clone();
         attributes.sort_by(|a, b| a.name.cmp(&b.name));
         let head = RunHead {

@@ -385,7 +385,7 @@ fn done_once(key: &RunKey, copy: &[Record], rest: &[Record]) -> Vec<Event> {
     let done = rest.iter().flat_map(|record| &record.events).filter_map(|event| match event {
         // Its cost belongs to the original.
         Event::TaskAttempted(event) if is_open(&event.call_id) => {
-            Some(TaskAttempted { stands_as: None, began_at: None, ..event.clone() }.into())
+            Some(TaskAttempted { ledger_name: None, began_at: None, ..event.clone() }.into())
         }
         Event::TaskCompleted(TaskCompleted { call_id, .. }) | Event::TaskFailed(TaskFailed { call_id, .. })
             if is_open(call_id) =>

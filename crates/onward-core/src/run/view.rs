@@ -118,8 +118,8 @@ impl RunView {
 
     /// Returns why an agent waits for the next message, unless its model was done.
     pub fn agent_stop(&self) -> Option<&str> {
-        let is_at_rest = |awaited: &Awaited| matches!(awaited.kind, AwaitedKind::Signal | AwaitedKind::Update);
-        let waits = self.head.status == Status::Waiting && !self.awaiting.is_empty() && self.awaiting.iter().all(is_at_rest);
+        let waits_for_input = |awaited: &Awaited| matches!(awaited.kind, AwaitedKind::Signal | AwaitedKind::Update);
+        let waits = self.head.status == Status::Waiting && !self.awaiting.is_empty() && self.awaiting.iter().all(waits_for_input);
         let stop = self.head.attributes.iter().find(|attribute| attribute.name.as_str() == AGENT_STOP).filter(|_| waits)?;
         match &stop.value {
             AttributeValue::Text(stop) if stop != DONE => Some(stop),
@@ -424,9 +424,9 @@ impl Fold {
 
     /// Continues the log after a gap: deadlines move by its length.
     fn go_on(&mut self, at: Timestamp, children: &[ChildAgain]) {
-        let stood = at.since(self.last_at);
+        let gap = at.since(self.last_at);
         for awaited in self.open.values_mut() {
-            awaited.deadline = awaited.deadline.map(|deadline| deadline.after(stood));
+            awaited.deadline = awaited.deadline.map(|deadline| deadline.after(gap));
         }
         children.iter().for_each(|again| self.name_child(&again.call_id, &again.child));
     }

@@ -406,10 +406,10 @@ impl BudgetHead {
 }
 
 /// Returns the budget and the cost with which a generation begins.
-pub(crate) fn begin(started: &RunStarted, at: Timestamp) -> Purse {
+pub(crate) fn begin(started: &RunStarted, at: Timestamp) -> SpendState {
     let (spend, attempts_before) = (started.spend.clone(), attempts(started.spend.as_deref()));
     let begun = |budget: Box<BudgetHead>| BudgetHead { since: budget.since.or(Some(at)), attempts_before, ..*budget };
-    Purse { spend, budget: started.budget.clone().map(|budget| Box::new(begun(budget))) }
+    SpendState { spend, budget: started.budget.clone().map(|budget| Box::new(begun(budget))) }
 }
 
 /// Returns the options with which `onward run resume` doubles the exhausted limits of a run; each begins with a space.
@@ -420,9 +420,9 @@ pub fn resume_options(head: &RunHead, at: Timestamp) -> String {
 
 /// Returns the budget after the events of a commit.
 pub(crate) fn after(head: &RunHead, events: &[Event], at: Timestamp) -> Option<Box<BudgetHead>> {
-    let mut purse = Purse { spend: head.spend.clone(), budget: head.budget.clone() };
-    events.iter().for_each(|event| purse.follow(event, at));
-    purse.budget
+    let mut spend_state = SpendState { spend: head.spend.clone(), budget: head.budget.clone() };
+    events.iter().for_each(|event| spend_state.follow(event, at));
+    spend_state.budget
 }
 
 /// Updates cost and budget by an event of the run's log.
@@ -482,12 +482,12 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
 
 /// Cost and budget of a run at a position in its log, the same in every replay.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Purse {
+pub(crate) struct SpendState {
     pub spend: Option<Box<SpendTotals>>,
     pub budget: Option<Box<BudgetHead>>,
 }
 
-impl Purse {
+impl SpendState {
     pub fn follow(&mut self, event: &Event, at: Timestamp) {
         match event {
             Event::RunStarted(started) => *self = begin(started, at),

@@ -149,7 +149,7 @@ message! {
         /// The time at which the worker got the attempt.
         2 => began_at: Timestamp,
         /// The ledger name under which the log counts it as unknown; `None` if the log does not count it.
-        3 => stands_as: Option<String>,
+        3 => ledger_name: Option<String>,
         /// One line per model.
         4 => lines: Vec<Spend>,
     }
@@ -158,7 +158,7 @@ message! {
 impl AttemptSpend {
     /// Adds a cost of nothing to the report of an attempt that was not begun, if it counted as unknown.
     pub fn of_unbegun(self, report: TaskReport) -> TaskReport {
-        match self.stands_as {
+        match self.ledger_name {
             None => report,
             Some(_) => {
                 TaskReport::Spent { report: Box::new(report), spend: Box::new(AttemptSpend { lines: Vec::new(), ..self }) }
@@ -238,13 +238,13 @@ pub fn day_of(at: Timestamp) -> u32 {
 /// Returns the charges of an event; none for most events.
 pub fn charges(event: &Event) -> Vec<Charge> {
     match event {
-        Event::TaskAttempted(TaskAttempted { stands_as: Some(model), began_at: Some(began_at), .. }) => {
+        Event::TaskAttempted(TaskAttempted { ledger_name: Some(model), began_at: Some(began_at), .. }) => {
             let line = Some(SpendTotals::of(&Spend::unknown("")));
             vec![Charge { day: day_of(*began_at), model: model.clone(), is_settled: false, line }]
         }
         Event::TaskAttemptEnded(event) => {
             let day = day_of(event.began_at);
-            let settled = event.stands_as.iter().map(|model| (model, true, None));
+            let settled = event.ledger_name.iter().map(|model| (model, true, None));
             let lines = event.spend.iter().map(|line| (&line.model, false, Some(SpendTotals::of(line))));
             let charge = |(model, is_settled, line): (&String, _, _)| Charge { day, model: model.clone(), is_settled, line };
             settled.chain(lines).map(charge).collect()
@@ -262,13 +262,13 @@ impl TaskAttemptEnded {
 
     /// Returns the reason if the event, which comes from outside, is invalid.
     pub fn malformed(&self) -> Option<&'static str> {
-        let is_nothing = self.spend.is_empty() && self.stands_as.is_none();
+        let is_nothing = self.spend.is_empty() && self.ledger_name.is_none();
         if is_nothing || self.spend.len() > LINES_MAX {
             return Some("the attempt reports no model or too many");
         }
         // It becomes part of a ledger key, like a model name.
-        let stands = self.stands_as.as_ref().map(|name| Spend::on(name.as_str()));
-        self.spend.iter().chain(&stands).find_map(Spend::malformed)
+        let unknown = self.ledger_name.as_ref().map(|name| Spend::on(name.as_str()));
+        self.spend.iter().chain(&unknown).find_map(Spend::malformed)
     }
 }
 

@@ -27,7 +27,8 @@ fn sums_stop_at_the_largest_number() {
 #[test]
 fn an_attempt_stands_as_unknown_and_then_with_what_it_cost() {
     let (call_id, began_at) = (CallId::root(0), Timestamp(3 * DAY_MS + 1));
-    let begun = TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as: Some("m".to_owned()), began_at: Some(began_at) };
+    let begun =
+        TaskAttempted { call_id: call_id.clone(), attempt: 1, ledger_name: Some("m".to_owned()), began_at: Some(began_at) };
     let tokens = Tokens { input: 7, ..Tokens::default() };
     let spend = vec![Spend::on("m").tokens(tokens).cost(PicoDollars(5)), Spend::on("other").tokens(tokens)];
     let ended = TaskAttemptEnded {
@@ -36,7 +37,7 @@ fn an_attempt_stands_as_unknown_and_then_with_what_it_cost() {
         attempt: 1,
         claim: 1,
         began_at,
-        stands_as: Some("m".to_owned()),
+        ledger_name: Some("m".to_owned()),
         failure_code: None,
         spend,
     };
@@ -54,7 +55,7 @@ fn an_attempt_stands_as_unknown_and_then_with_what_it_cost() {
     assert_eq!(ended.malformed(), None);
     let nothing = TaskAttemptEnded { spend: Vec::new(), ..ended.clone() };
     assert_eq!(nothing.malformed(), None, "an attempt that was not begun");
-    assert!(TaskAttemptEnded { stands_as: None, ..nothing }.malformed().is_some());
+    assert!(TaskAttemptEnded { ledger_name: None, ..nothing }.malformed().is_some());
     assert!(TaskAttemptEnded { spend: vec![Spend::on("")], ..ended.clone() }.malformed().is_some());
     assert!(TaskAttemptEnded { spend: vec![Spend::on("m"); LINES_MAX + 1], ..ended }.malformed().is_some());
 }

@@ -264,7 +264,7 @@ message! {
 
 /// The result of a change of a task.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TaskFate {
+pub enum TaskTransition {
     /// Still open: save the changed task.
     Open,
     /// Ended: remove the task and append this input to its run.
@@ -321,7 +321,7 @@ impl Task {
 
     /// Returns the task as newly scheduled, because it continues in another log or its failure was set aside. Attempt numbers in
     /// the log are not reused (K9).
-    pub(crate) fn anew(&self, now: Timestamp) -> Task {
+    pub(crate) fn rescheduled(&self, now: Timestamp) -> Task {
         let (attempt, uncounted_attempts) = (self.attempt, self.attempt.saturating_sub(1));
         let task = Task::new(self.id.clone(), self.kind.clone(), self.input.clone(), self.options.clone(), now);
         Task { attempt, uncounted_attempts, ..task }
@@ -357,28 +357,28 @@ impl Task {
     }
 
     /// Returns the ledger name of an attempt with an unknown cost; `None` for a task without cost.
-    pub fn stands_as(&self) -> Option<String> {
+    pub fn ledger_name(&self) -> Option<String> {
         costs(&self.kind, &self.options)
             .then(|| self.kind.as_str().strip_prefix(MODEL_CALL).unwrap_or(self.kind.as_str()).to_owned())
     }
 
     /// Returns true if every attempt is recorded in the run's log (K7).
     pub fn is_recorded(&self) -> bool {
-        self.options.class.is_some() || self.stands_as().is_some()
+        self.options.class.is_some() || self.ledger_name().is_some()
     }
 
     /// Returns the record of the attempt that was just handed out, if it is to be recorded (K7).
     pub fn attempted(&self) -> Option<Input> {
-        let stands_as = self.stands_as();
-        let began_at = stands_as.as_ref().and(self.started_at);
-        let attempted = TaskAttempted { call_id: self.id.call_id.clone(), attempt: self.attempt, stands_as, began_at };
+        let ledger_name = self.ledger_name();
+        let began_at = ledger_name.as_ref().and(self.started_at);
+        let attempted = TaskAttempted { call_id: self.id.call_id.clone(), attempt: self.attempt, ledger_name, began_at };
         self.is_recorded().then(|| Input { generation: Some(self.id.generation), ..Input::new(attempted) })
     }
 
     /// Returns the cost of the current attempt, as its worker reports it.
     pub fn attempt_spend(&self, lines: Vec<Spend>) -> AttemptSpend {
         let began_at = self.started_at.unwrap_or(self.heartbeat_at);
-        AttemptSpend { attempt: self.attempt, began_at, stands_as: self.stands_as(), lines }
+        AttemptSpend { attempt: self.attempt, began_at, ledger_name: self.ledger_name(), lines }
     }
 
     /// Returns the report that the attempt was handed out and its code was never called: the task is queued again without loss.
@@ -416,14 +416,20 @@ impl Task {
     }
 
     /// Applies a worker's report about claim number `claim`. Fails if the claim is not current.
-    pub fn report(&mut self, claim: u64, report: TaskReport, lease: Duration, now: Timestamp) -> Result<TaskFate, StaleReport> {
+    pub fn report(
+        &mut self,
+        claim: u64,
+        report: TaskReport,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<TaskTransition, StaleReport> {
         if self.state != TaskState::Leased || self.claim != claim {
             return Err(StaleReport); // K1
         }
         Ok(match report {
             TaskReport::Completed(output) => {
                 let (call_id, attempts) = (self.id.call_id.clone(), self.attempt);
-                TaskFate::Ended(Box::new(match self.ends_run {
+                TaskTransition::Ended(Box::new(match self.ends_run {
                     true => RunCompleted { output, attempts: Some(attempts) }.into(),
                     false => TaskCompleted { call_id, output, attempts }.into(),
                 }))
@@ -456,15 +462,15 @@ impl Task {
             }
             TaskReport::Interrupted => {
                 self.queue_next_attempt(now, now);
-                TaskFate::Open
+                TaskTransition::Open
             }
             TaskReport::WorkerLost => {
                 self.lose_worker(now);
-                TaskFate::Open
+                TaskTransition::Open
             }
             TaskReport::NotStarted => {
                 self.queue_again(now, now);
-                TaskFate::Open
+                TaskTransition::Open
             }
             TaskReport::Heartbeat { progress } => {
                 self.heartbeat_at = now;
@@ -472,7 +478,7 @@ impl Task {
                 if progress.is_some() {
                     self.progress = progress;
                 }
-                TaskFate::Open
+                TaskTransition::Open
             }
         })
     }
@@ -510,7 +516,7 @@ impl Task {
     }
 
     /// Resumes the task after a pause of `shift`.
-    pub fn thaw(&mut self, shift: Duration) {
+    pub fn unfreeze(&mut self, shift: Duration) {
         let Some(paused_at) = self.paused_at.take() else { return };
         self.paused_ms = self.paused_ms.saturating_add(millis(shift));
         if self.state == TaskState::Queued && self.visible_at > paused_at {
@@ -519,9 +525,9 @@ impl Task {
     }
 
     /// Handles what is due by `now`: timeouts end or retry the attempt, an expired lease queues the task again.
-    pub fn expire(&mut self, now: Timestamp) -> TaskFate {
+    pub fn expire(&mut self, now: Timestamp) -> TaskTransition {
         if self.due_at().is_none_or(|due| due > now) {
-            return TaskFate::Open;
+            return TaskTransition::Open;
         }
         let passed =
             |start: Timestamp, span: Option<u64>| span.is_some_and(|span| start.after(Duration::from_millis(span)) <= now);
@@ -542,7 +548,7 @@ impl Task {
             return self.fail(Failure::new("heartbeat_timed_out", "the attempt sent no heartbeat in time"), now);
         }
         self.lose_worker(now);
-        TaskFate::Open
+        TaskTransition::Open
     }
 
     fn outcome_unknown(&self, why: &str) -> Failure {
@@ -621,21 +627,21 @@ impl Task {
         self.visible_at = visible_at.before(self.paused_at.map_or(Duration::ZERO, |paused_at| now.since(paused_at)));
     }
 
-    fn fail(&mut self, failure: Failure, now: Timestamp) -> TaskFate {
+    fn fail(&mut self, failure: Failure, now: Timestamp) -> TaskTransition {
         match self.options.retry.next_attempt(self.counted_attempt(), &failure, now) {
             None => self.end(failure),
             Some(at) => {
                 self.attempt += 1;
                 self.last_failure = Some(failure);
                 self.queue_again(at, now);
-                TaskFate::Open
+                TaskTransition::Open
             }
         }
     }
 
-    fn end(&self, failure: Failure) -> TaskFate {
+    fn end(&self, failure: Failure) -> TaskTransition {
         let (call_id, attempts) = (self.id.call_id.clone(), self.attempt);
-        TaskFate::Ended(Box::new(match self.ends_run {
+        TaskTransition::Ended(Box::new(match self.ends_run {
             true => RunFailed { failure, attempts: Some(attempts) }.into(),
             false => TaskFailed { call_id, failure, attempts }.into(),
         }))

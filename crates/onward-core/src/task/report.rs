@@ -65,7 +65,7 @@ impl TaskReport {
     }
 
     /// Returns true if the worker no longer holds the attempt, even if the report is rejected.
-    pub fn lets_go(&self) -> bool {
+    pub fn releases_attempt(&self) -> bool {
         matches!(self.without_cost(), TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost)
     }
 
@@ -93,7 +93,7 @@ impl TaskReport {
             attempt: spend.attempt,
             claim,
             began_at: spend.began_at,
-            stands_as: spend.stands_as.clone(),
+            ledger_name: spend.ledger_name.clone(),
             failure_code,
             spend: spend.lines.clone(),
         })

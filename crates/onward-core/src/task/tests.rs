@@ -24,7 +24,7 @@ fn a_task_that_must_not_be_done_twice_is_not_given_to_another_worker() {
     ] {
         let mut task = task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(5), ..options });
         task.claim(&worker(), LEASE, Timestamp(2_000));
-        let TaskFate::Ended(event) = task.expire(Timestamp(60_000)) else { panic!("it is still open") };
+        let TaskTransition::Ended(event) = task.expire(Timestamp(60_000)) else { panic!("it is still open") };
         let Event::TaskFailed(failed) = *event else { panic!("{event:?}") };
         assert_eq!((failed.failure.code.as_str(), failed.failure.retryable), ("outcome_unknown", false));
     }
@@ -36,26 +36,26 @@ fn a_task_that_must_not_be_done_twice_is_not_given_to_another_worker() {
     };
     let panicked = TaskReport::Failed(Failure::new(PANICKED, "index out of bounds"));
     for report in [TaskReport::Interrupted, TaskReport::WorkerLost, panicked] {
-        let fate = once().report(1, report.clone(), LEASE, Timestamp(3_000)).unwrap();
-        let TaskFate::Ended(event) = fate else { panic!("{report:?} leaves it open") };
+        let transition = once().report(1, report.clone(), LEASE, Timestamp(3_000)).unwrap();
+        let TaskTransition::Ended(event) = transition else { panic!("{report:?} leaves it open") };
         let Event::TaskFailed(failed) = *event else { panic!("{event:?}") };
         assert_eq!((failed.failure.code.as_str(), failed.failure.retryable), ("outcome_unknown", false));
     }
     // Also if the total timeout is over: the attempt was running.
     let mut late = once();
     late.options.total_timeout_ms = Some(5_000);
-    let TaskFate::Ended(event) = late.expire(Timestamp(6_000)) else { panic!("it is still open") };
+    let TaskTransition::Ended(event) = late.expire(Timestamp(6_000)) else { panic!("it is still open") };
     assert!(matches!(&*event, Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown"), "{event:?}");
     // An attempt that has not started is no execution: the next worker gets the task, under the same number.
     let mut queued = once();
-    assert_eq!(queued.report(1, queued.not_started(), LEASE, Timestamp(3_000)), Ok(TaskFate::Open));
+    assert_eq!(queued.report(1, queued.not_started(), LEASE, Timestamp(3_000)), Ok(TaskTransition::Open));
     assert_eq!((queued.state, queued.attempt, queued.visible_at), (TaskState::Queued, 1, Timestamp(3_000)));
     // A worker that reports a failure knows that nothing happened, or returns another failure.
     let mut known =
         task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
     known.claim(&worker(), LEASE, Timestamp(2_000));
-    let fate = known.report(1, TaskReport::Failed(Failure::retryable("refused")), LEASE, Timestamp(3_000));
-    assert_eq!(fate, Ok(TaskFate::Open));
+    let transition = known.report(1, TaskReport::Failed(Failure::retryable("refused")), LEASE, Timestamp(3_000));
+    assert_eq!(transition, Ok(TaskTransition::Open));
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn the_callee_may_ask_for_a_longer_pause() {
 fn a_fatal_failure_ends_the_task_whatever_attempts_are_left() {
     let mut task = task(TaskOptions { retry: RetryPolicy::attempts(5), ..Default::default() });
     task.claim(&worker(), LEASE, Timestamp(1_000));
-    let fate = task.report(1, TaskReport::Failed(Failure::fatal("no")), LEASE, Timestamp(1_001)).unwrap();
-    let TaskFate::Ended(event) = fate else { panic!("the task goes on") };
+    let transition = task.report(1, TaskReport::Failed(Failure::fatal("no")), LEASE, Timestamp(1_001)).unwrap();
+    let TaskTransition::Ended(event) = transition else { panic!("the task goes on") };
     assert!(matches!(*event, Event::TaskFailed(TaskFailed { attempts: 1, .. })));
 }
 
@@ -105,7 +105,7 @@ fn a_lost_worker_burns_no_attempt_but_many_lost_workers_quarantine() {
     for lost in 1..=LOST_WORKERS_MAX + 1 {
         let now = Timestamp(u64::from(lost) * 100_000);
         task.claim(&worker(), LEASE, now);
-        assert_eq!(task.expire(now.after(LEASE)), TaskFate::Open);
+        assert_eq!(task.expire(now.after(LEASE)), TaskTransition::Open);
         assert_eq!((task.attempt, task.counted_attempt(), task.lost_workers), (lost + 1, 1, lost));
     }
     let last = u64::from(LOST_WORKERS_MAX + 1) * 100_000;
@@ -145,13 +145,13 @@ fn an_interrupted_attempt_uses_up_its_number_but_no_retry() {
     ] {
         task.claim(&worker(), LEASE, now);
         executions.push(task.attempt);
-        assert_eq!(task.report(task.claim, report, LEASE, now), Ok(TaskFate::Open));
+        assert_eq!(task.report(task.claim, report, LEASE, now), Ok(TaskTransition::Open));
         now = task.visible_at;
         assert_eq!((task.attempt, task.counted_attempt(), now.0), next);
     }
     task.claim(&worker(), LEASE, now);
-    let fate = task.report(task.claim, failed(), LEASE, now).unwrap();
-    let TaskFate::Ended(event) = fate else { panic!("a third failure is allowed") };
+    let transition = task.report(task.claim, failed(), LEASE, now).unwrap();
+    let TaskTransition::Ended(event) = transition else { panic!("a third failure is allowed") };
     assert!(matches!(*event, Event::TaskFailed(TaskFailed { attempts: 5, .. })), "{event:?}");
     assert_eq!(executions, [1, 2, 3, 4]);
 }
@@ -162,8 +162,8 @@ fn a_task_that_begins_anew_does_not_use_attempt_numbers_again() {
     let mut lost = task(TaskOptions { retry: RetryPolicy::attempts(3), ..TaskOptions::default() });
     lost.lose_attempt(2, Timestamp(1_000));
     assert_eq!((lost.attempt, lost.counted_attempt(), lost.state), (3, 1, TaskState::Queued));
-    let anew = lost.anew(Timestamp(2_000));
-    assert_eq!((anew.attempt, anew.counted_attempt()), (3, 1));
+    let rescheduled = lost.rescheduled(Timestamp(2_000));
+    assert_eq!((rescheduled.attempt, rescheduled.counted_attempt()), (3, 1));
 }
 
 /// Returns the number of lost workers until the task is quarantined, each lost right after its claim.
@@ -260,8 +260,8 @@ fn a_server_that_the_worker_has_left_does_not_end_the_attempt() {
     // Reports of the worker itself count, on any connection.
     assert!(task.clone().report(1, TaskReport::Completed(Payload::null()), LEASE, Timestamp(4_000)).is_ok());
     // The current server can lose the worker.
-    let fate = task.report(1, TaskReport::WorkerLost.by_session(there), LEASE, Timestamp(4_000)).unwrap();
-    assert!(matches!(fate, TaskFate::Ended(_)));
+    let transition = task.report(1, TaskReport::WorkerLost.by_session(there), LEASE, Timestamp(4_000)).unwrap();
+    assert!(matches!(transition, TaskTransition::Ended(_)));
 }
 
 #[test]
@@ -276,8 +276,8 @@ fn a_paused_task_begins_no_attempt_and_keeps_its_remaining_time() {
     task.freeze(Timestamp(1_040));
     task.freeze(Timestamp(1_050));
     assert_eq!((task.may_be_claimed(Timestamp(1_060)), task.due_at()), (false, None));
-    assert_eq!(task.expire(Timestamp(99_000)), TaskFate::Open);
-    task.thaw(Duration::from_millis(500));
+    assert_eq!(task.expire(Timestamp(99_000)), TaskTransition::Open);
+    task.unfreeze(Duration::from_millis(500));
     assert_eq!((task.may_be_claimed(Timestamp(1_540)), task.due_at()), (true, Some(Timestamp(1_600))));
 
     // An attempt that runs when the run is paused ends as any other; its retry delay starts at the resume.
@@ -286,12 +286,12 @@ fn a_paused_task_begins_no_attempt_and_keeps_its_remaining_time() {
     assert_eq!(task.due_at(), Some(Timestamp(1_550).after(LEASE)));
     task.report(1, TaskReport::Failed(Failure::retryable("busy")), LEASE, Timestamp(2_300)).unwrap();
     assert_eq!((task.attempt, task.may_be_claimed(Timestamp(9_000)), task.due_at()), (2, false, None));
-    task.thaw(Duration::from_millis(700));
+    task.unfreeze(Duration::from_millis(700));
     assert_eq!((task.visible_at, task.due_at()), (Timestamp(3_700), Some(Timestamp(12_200))));
 
     // A retry that was scheduled before the pause keeps its remaining delay.
     task.freeze(Timestamp(3_000));
-    task.thaw(Duration::from_millis(1_000));
+    task.unfreeze(Duration::from_millis(1_000));
     assert_eq!(task.visible_at, Timestamp(4_700));
 }
 
@@ -303,12 +303,12 @@ fn each_timeout_has_its_own_consequence() {
         task(options)
     };
     let mut queued = with(|options| options.queued_timeout_ms = Some(10));
-    assert_eq!(queued.expire(Timestamp(1_009)), TaskFate::Open);
-    assert!(matches!(queued.expire(Timestamp(1_010)), TaskFate::Ended(_)));
+    assert_eq!(queued.expire(Timestamp(1_009)), TaskTransition::Open);
+    assert!(matches!(queued.expire(Timestamp(1_010)), TaskTransition::Ended(_)));
 
     let mut slow = with(|options| options.attempt_timeout_ms = Some(10));
     slow.claim(&worker(), LEASE, Timestamp(2_000));
-    assert_eq!(slow.expire(Timestamp(2_010)), TaskFate::Open);
+    assert_eq!(slow.expire(Timestamp(2_010)), TaskTransition::Open);
     assert_eq!((slow.attempt, slow.visible_at), (2, Timestamp(3_010)));
 
     let mut silent = with(|options| options.heartbeat_timeout_ms = Some(10));
@@ -318,5 +318,5 @@ fn each_timeout_has_its_own_consequence() {
 
     let mut long = with(|options| options.total_timeout_ms = Some(10));
     long.claim(&worker(), LEASE, Timestamp(1_001));
-    assert!(matches!(long.expire(Timestamp(1_010)), TaskFate::Ended(_)));
+    assert!(matches!(long.expire(Timestamp(1_010)), TaskTransition::Ended(_)));
 }

@@ -28,7 +28,7 @@ fn an_empty_answer_is_asked_for_three_times_with_doubling_delays() {
 }
 
 #[test]
-fn whoever_is_told_when_to_come_again_comes_then() {
+fn a_retry_waits_for_the_requested_time() {
     let told = Cause::RateLimited { retry_after: Some(Duration::from_secs(2)) };
     let next = after(&ModelRetries::default(), std::iter::repeat_n(told, 14));
     assert!(next[..11].iter().all(|next| *next == secs(2)), "{next:?}");
@@ -69,7 +69,7 @@ fn what_cannot_succeed_is_not_tried_again_and_a_provider_may_say_so() {
     for cause in [Cause::Auth, Cause::BadRequest, Cause::ContextTooLong, Cause::QuotaExhausted, Cause::TooLarge] {
         assert_eq!(after(&retries, [cause]), [Next::GiveUp]);
     }
-    let told = CallError { status: Some(500), provider_says_retry: Some(false), ..CallError::new(FAILED, "") };
+    let told = CallError { status: Some(500), should_retry: Some(false), ..CallError::new(FAILED, "") };
     assert_eq!(retries.after(&mut Failures::default(), &told), Next::GiveUp);
 }
 

@@ -57,7 +57,7 @@ async fn failure(api_format: ApiFormat, status: &'static str, body: String) -> C
 }
 
 #[tokio::test]
-async fn nobody_there_and_nobody_answering_are_two_things() {
+async fn unreachable_and_unresponsive_servers_are_distinguished() {
     for api_format in DIALECTS {
         let (listener, url) = listen().await;
         let hangs_up = tokio::spawn(async move {
@@ -75,7 +75,7 @@ async fn nobody_there_and_nobody_answering_are_two_things() {
 }
 
 #[tokio::test]
-async fn a_key_is_told_to_nobody() {
+async fn a_key_is_never_shown() {
     for api_format in DIALECTS {
         let error = failure(api_format, "401 Unauthorized", format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#)).await;
         assert_eq!(error.to_string(), "the provider rejected the key: status 401");

@@ -124,7 +124,7 @@ async fn a_source_whose_session_is_over_is_to_be_opened_anew() {
 }
 
 #[tokio::test]
-async fn a_server_that_lets_nobody_in_or_is_not_there_is_told_so() {
+async fn a_refusing_or_missing_server_is_reported() {
     let started = Instant::now();
     let url = start().await;
     let transport = Transport::Http { url, headers: [("authorization".to_owned(), "Bearer wrong".to_owned())].into() };

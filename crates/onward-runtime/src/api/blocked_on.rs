@@ -11,7 +11,7 @@ use crate::worker::list::KnownWorker;
 use crate::{BlockReason, Blocker, Runtime, RuntimeError};
 
 /// Number of tasks that are read for each state, queued and quarantined.
-const LOOKED_AT_MAX: usize = 100;
+const SCANNED_MAX: usize = 100;
 
 fn blocker(task: &Task, why: BlockReason, until: Option<Timestamp>) -> Blocker {
     Blocker {
@@ -79,7 +79,7 @@ impl Runtime {
 
     async fn tasks_in(&self, key: &RunKey, state: TaskState) -> Result<Vec<Task>, RuntimeError> {
         let (namespace, run) = (key.namespace.clone(), Some(key.clone()));
-        let query = TaskQuery { namespace, run, state: Some(state), limit: LOOKED_AT_MAX, gaps: None };
+        let query = TaskQuery { namespace, run, state: Some(state), limit: SCANNED_MAX, gaps: None };
         Ok(self.store().list_tasks(query).await?)
     }
 

@@ -144,16 +144,16 @@ impl Runtime {
 
 /// Filter of open approvals: keeps those that the code of their run still waits for.
 #[derive(Default)]
-pub(crate) struct Asking {
+pub(crate) struct AwaitedApprovals {
     /// The runs read so far; `None` for a run whose code cannot abandon calls.
     views: BTreeMap<RunKey, Option<RunView>>,
 }
 
-impl Asking {
+impl AwaitedApprovals {
     /// Returns true if the code of the run still waits for the approval.
-    pub async fn asks(&mut self, runtime: &Runtime, wait: &Wait) -> Result<bool, RuntimeError> {
+    pub async fn contains(&mut self, runtime: &Runtime, wait: &Wait) -> Result<bool, RuntimeError> {
         if !self.views.contains_key(&wait.run) {
-            match Asking::look(runtime, &wait.run).await {
+            match AwaitedApprovals::read_view(runtime, &wait.run).await {
                 // The run was deleted meanwhile.
                 Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => return Ok(false),
                 view => self.views.insert(wait.run.clone(), view?),
@@ -164,7 +164,7 @@ impl Asking {
 
     /// Reads the run only if a checkpoint precedes it. Without one it is replayed strictly and cannot abandon calls, and its
     /// log may be long.
-    async fn look(runtime: &Runtime, run: &RunKey) -> Result<Option<RunView>, RuntimeError> {
+    async fn read_view(runtime: &Runtime, run: &RunKey) -> Result<Option<RunView>, RuntimeError> {
         let first = runtime.store().read_log(run.clone(), None, Index(0), 1).await?;
         let started = first.first().and_then(|record| record.started());
         if started.is_some_and(|started| started.checkpoint.is_some()) { runtime.read_run(run).await.map(Some) } else { Ok(None) }

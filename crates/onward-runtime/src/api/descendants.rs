@@ -14,7 +14,7 @@ use onward_core::root_run::root_run;
 use onward_core::run::Wait;
 use onward_store::{Gaps, PAGE_DEFAULT, RunQuery, WaitQuery};
 
-use crate::api::decide::Asking;
+use crate::api::decide::AwaitedApprovals;
 use crate::api::execute::names;
 use crate::{Runtime, RuntimeError};
 
@@ -46,10 +46,10 @@ impl Runtime {
     pub(crate) async fn waits_below(&self, top: &RunKey, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
         let tops = self.tops(top).await?;
         let families: BTreeMap<&str, &RunKey> = tops.iter().map(|top| (root_run(&top.id), top)).collect();
-        let (mut known, mut asking, mut found) = (BTreeMap::new(), Asking::default(), Vec::new());
+        let (mut known, mut awaited, mut found) = (BTreeMap::new(), AwaitedApprovals::default(), Vec::new());
         for run in families.into_values() {
             for wait in self.store().list_waits(WaitQuery { run: Some(run.clone()), below: true, ..query.clone() }).await? {
-                if self.is_under(&wait.run, &tops, &mut known).await? && asking.asks(self, &wait).await? {
+                if self.is_under(&wait.run, &tops, &mut known).await? && awaited.contains(self, &wait).await? {
                     found.push(wait); // BL1
                 }
             }

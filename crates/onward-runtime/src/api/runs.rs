@@ -16,7 +16,7 @@ use onward_core::{Event, Name, Payload, RunKey, TASK_KIND_PREFIX, Timestamp, att
 use onward_store::sync::random_u64;
 use onward_store::{Appended, ClaimedRun, Consequence, Delete, Started, StoreError, WaitQuery};
 
-use crate::api::decide::Asking;
+use crate::api::decide::AwaitedApprovals;
 use crate::api::execute::CallContext;
 use crate::schemas::depth::{check_event_payloads, check_payload};
 use crate::worker::inbox::Ticket;
@@ -168,9 +168,9 @@ impl Runtime {
         match query.run.clone().filter(|_| query.below) {
             Some(top) => self.waits_below(&top, query).await,
             None => {
-                let (mut asking, mut waits) = (Asking::default(), Vec::new());
+                let (mut awaited, mut waits) = (AwaitedApprovals::default(), Vec::new());
                 for wait in self.store().list_waits(query).await? {
-                    if asking.asks(self, &wait).await? {
+                    if awaited.contains(self, &wait).await? {
                         waits.push(wait);
                     }
                 }
@@ -203,7 +203,7 @@ struct Reservation {
 impl Reservation {
     fn make(runtime: &Runtime, run: &NewRun) -> Option<Reservation> {
         let hub = runtime.hub();
-        let (worker, permit) = hub.workers.seat_for(run)?;
+        let (worker, permit) = hub.workers.reserve_worker(run)?;
         let ticket = hub.inboxes.reserve(&run.key, permit)?;
         Some(Reservation { runtime: runtime.clone(), worker, key: run.key.clone(), ticket, settled: false })
     }

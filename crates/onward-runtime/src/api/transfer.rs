@@ -64,11 +64,11 @@ impl Runtime {
     /// continues.
     pub async fn import_runs(&self, runs: Vec<ExportedRun>) -> Result<Imported, RuntimeError> {
         let (mut imported, mut taken) = (Imported::default(), Vec::new());
-        let strangers = strangers(self, &runs).await?;
-        let mut coming = runs.into_iter().zip(strangers);
+        let parent_mismatches = parent_mismatches(self, &runs).await?;
+        let mut coming = runs.into_iter().zip(parent_mismatches);
         loop {
             // Restored concurrently: a store makes one write of many.
-            let restores = coming.by_ref().take(TOGETHER).map(|(run, stranger)| (run.key.clone(), self.restore(run, stranger)));
+            let restores = coming.by_ref().take(TOGETHER).map(|(run, mismatch)| (run.key.clone(), self.restore(run, mismatch)));
             let restores: Vec<_> = restores.collect();
             if restores.is_empty() {
                 break;
@@ -87,16 +87,16 @@ impl Runtime {
             }
         }
         // Only after all runs are restored: a child that comes along must not be started before.
-        let mut owed = Owed { runtime: self, parents: BTreeMap::new() };
+        let mut recovery = OutboxRecovery { runtime: self, parents: BTreeMap::new() };
         for key in taken {
-            owed.deliver(&key).await?;
+            recovery.deliver(&key).await?;
         }
         Ok(imported)
     }
 
-    fn restore(&self, run: ExportedRun, stranger: Option<String>) -> StoreFuture<'_, Restored> {
+    fn restore(&self, run: ExportedRun, mismatch: Option<String>) -> StoreFuture<'_, Restored> {
         let ExportedRun { key, logs } = receive(run);
-        match stranger {
+        match mismatch {
             Some(why) => Box::pin(std::future::ready(Err(StoreError::LogInvalid { key, why }))),
             None => self.store().restore_run(RestoreRun { key, what: Restore::Run { logs }, outbox: Vec::new() }),
         }
@@ -116,11 +116,11 @@ fn is_about_the_run(error: &StoreError) -> bool {
 
 /// Returns for each open run why it is not the child of the parent that it names, if that parent is in the store or comes
 /// along.
-async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option<String>>, RuntimeError> {
+async fn parent_mismatches(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option<String>>, RuntimeError> {
     let along: BTreeMap<&RunKey, &ExportedRun> = runs.iter().map(|run| (&run.key, run)).collect();
-    let (mut known, mut strangers) = (BTreeMap::new(), Vec::new());
+    let (mut known, mut parent_mismatches) = (BTreeMap::new(), Vec::new());
     for run in runs {
-        let mut stranger = None;
+        let mut mismatch = None;
         for link in open_links(run) {
             let name = (link.run.clone(), link.generation);
             if !known.contains_key(&name) {
@@ -133,22 +133,22 @@ async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option
                 known.insert(name.clone(), children);
             }
             if known[&name].as_ref().is_some_and(|children| !children.contains(&(link.call_id, run.key.id.clone()))) {
-                stranger = Some(format!("run {} did not start it as a child", link.run));
+                mismatch = Some(format!("run {} did not start it as a child", link.run));
             }
         }
-        strangers.push(stranger);
+        parent_mismatches.push(mismatch);
     }
-    Ok(strangers)
+    Ok(parent_mismatches)
 }
 
 /// Delivers the outbox messages that imported runs may not have delivered.
-struct Owed<'a> {
+struct OutboxRecovery<'a> {
     runtime: &'a Runtime,
     /// Parents as they were when first read; a result delivered twice does no harm.
     parents: BTreeMap<RunKey, Option<Projection>>,
 }
 
-impl Owed<'_> {
+impl OutboxRecovery<'_> {
     async fn deliver(&mut self, key: &RunKey) -> Result<(), RuntimeError> {
         let head = self.runtime.read_head(key).await?;
         if head.status.is_closed() {

@@ -44,8 +44,8 @@ impl Runtime {
     ) -> Result<Option<Result<Payload, Failure>>, RuntimeError> {
         check_payload(&input)?;
         match self.query_here(key, name.clone(), input.clone()).await {
-            Err(nobody @ RuntimeError::NoCompatibleWorker { .. }) if self.store().is_shared() => {
-                self.ask_elsewhere(key, name, input).await.ok_or(nobody)
+            Err(unserved @ RuntimeError::NoCompatibleWorker { .. }) if self.store().is_shared() => {
+                self.query_other_servers(key, name, input).await.ok_or(unserved)
             }
             answer => answer,
         }
@@ -71,8 +71,8 @@ impl Runtime {
                 let head = self.read_head(key).await?;
                 refuse_external(&head)?;
                 refuse_task(&head)?;
-                let nobody = || RuntimeError::NoCompatibleWorker { kind: head.kind.clone(), version: head.version.clone() };
-                let worker = self.hub().workers.knowing(&head).ok_or_else(nobody)?;
+                let unserved = || RuntimeError::NoCompatibleWorker { kind: head.kind.clone(), version: head.version.clone() };
+                let worker = self.hub().workers.knowing(&head).ok_or_else(unserved)?;
                 worker.questions.put([question]);
             }
             if let Ok(answer) = answered.await {

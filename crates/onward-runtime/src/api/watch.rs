@@ -1,7 +1,7 @@
 //! Waiting for changes of one run.
 //!
-//! A watch registers a bell for its run. The store's listener rings it, and the owner of the watch then reads the run. If a
-//! ring is lost, the owner notices late: it polls with growing pauses, because many watches may wait for months.
+//! A watch registers a watcher for its run. The store's listener notifies it, and the owner of the watch then reads the run. If
+//! a notification is lost, the owner notices late: it polls with growing pauses, because many watches may wait for months.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,22 +17,22 @@ use crate::by_run::ByRun;
 use crate::{Runtime, RuntimeError, StartRequest};
 
 /// Maximum factor by which the poll interval grows over the fallback.
-const PATIENCE_MAX: u32 = 16;
+const BACKOFF_FACTOR_MAX: u32 = 16;
 
 /// The end of a log: its generation and the next index.
 type Position = (u32, Index);
 
 #[derive(Default)]
 pub(crate) struct Watches {
-    bells: ByRun<Vec<Arc<Bell>>>,
-    /// Number of bells that ring for every append, not only for the last one.
-    curious: AtomicUsize,
+    watchers: ByRun<Vec<Arc<Watcher>>>,
+    /// Number of watchers that are notified of every append, not only of the last one.
+    every_append_count: AtomicUsize,
 }
 
-struct Bell {
-    curious: bool,
+struct Watcher {
+    wants_every_append: bool,
     state: Mutex<WatchState>,
-    rung: Notify,
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -40,63 +40,68 @@ struct WatchState {
     position: Option<Position>,
     outcome: Option<Result<Payload, Failure>>,
     /// The run changed in a way that is not known here: the owner has to read it.
-    look: bool,
+    must_read: bool,
 }
 
 impl Watches {
     pub fn appended(&self, head: &RunHead, record: &Record) {
         // A retried run ends again: watches of the outcome must notice the retry.
         let ends = record.ends_log() || reopens(record);
-        if !ends && self.curious.load(Ordering::SeqCst) == 0 {
+        if !ends && self.every_append_count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        self.bells.update(&head.key, |bells| {
+        self.watchers.update(&head.key, |watchers| {
             let position = (head.generation, record.next_index());
-            bells.iter().filter(|bell| ends || bell.curious).for_each(|bell| bell.ring(position, record));
+            watchers
+                .iter()
+                .filter(|watcher| ends || watcher.wants_every_append)
+                .for_each(|watcher| watcher.notify(position, record));
         });
     }
 
-    /// Rings after an append of another process: the owners read the run. Watches of the outcome ring only if the append `ends`
-    /// the run.
-    pub fn look(&self, key: &RunKey, ends: bool) {
-        self.bells.update(key, |bells| bells.iter().filter(|bell| ends || bell.curious).for_each(|bell| bell.look()));
+    /// Notifies watchers after an append of another process: their owners read the run. Watchers of the outcome are notified
+    /// only if the append `ends` the run.
+    pub fn notify_remote_append(&self, key: &RunKey, ends: bool) {
+        self.watchers.update(key, |watchers| {
+            watchers.iter().filter(|watcher| ends || watcher.wants_every_append).for_each(|watcher| watcher.request_read())
+        });
     }
 
-    pub fn look_all(&self) {
-        self.bells.each(|_, bells| bells.iter().for_each(|bell| bell.look()));
+    pub fn notify_all(&self) {
+        self.watchers.each(|_, watchers| watchers.iter().for_each(|watcher| watcher.request_read()));
     }
 
     /// Discards a known outcome because the run was retried. The retry itself calls this, because the store replies before it
     /// notifies its listeners.
     pub fn reopened(&self, key: &RunKey) {
-        self.bells.update(key, |bells| bells.iter().for_each(|bell| lock(&bell.state).outcome = None));
+        self.watchers.update(key, |watchers| watchers.iter().for_each(|watcher| lock(&watcher.state).outcome = None));
     }
 
-    fn hang(&self, key: &RunKey, curious: bool) -> Arc<Bell> {
-        let bell = Arc::new(Bell { curious, state: Mutex::default(), rung: Notify::new() });
-        self.curious.fetch_add(usize::from(curious), Ordering::SeqCst);
-        self.bells.edit(key, |bells| bells.get_or_insert_default().push(bell.clone()));
-        bell
+    fn register(&self, key: &RunKey, wants_every_append: bool) -> Arc<Watcher> {
+        let watcher = Arc::new(Watcher { wants_every_append, state: Mutex::default(), changed: Notify::new() });
+        self.every_append_count.fetch_add(usize::from(wants_every_append), Ordering::SeqCst);
+        self.watchers.edit(key, |watchers| watchers.get_or_insert_default().push(watcher.clone()));
+        watcher
     }
 
-    fn take_down(&self, key: &RunKey, bell: &Arc<Bell>) {
-        self.curious.fetch_sub(usize::from(bell.curious), Ordering::SeqCst);
-        self.bells.edit(key, |bells| {
-            if let Some(list) = bells {
-                list.retain(|other| !Arc::ptr_eq(other, bell));
-                bells.take_if(|list| list.is_empty());
+    fn unregister(&self, key: &RunKey, watcher: &Arc<Watcher>) {
+        self.every_append_count.fetch_sub(usize::from(watcher.wants_every_append), Ordering::SeqCst);
+        self.watchers.edit(key, |watchers| {
+            if let Some(list) = watchers {
+                list.retain(|other| !Arc::ptr_eq(other, watcher));
+                watchers.take_if(|list| list.is_empty());
             }
         });
     }
 }
 
-impl Bell {
-    fn look(&self) {
-        lock(&self.state).look = true;
-        self.rung.notify_waiters();
+impl Watcher {
+    fn request_read(&self) {
+        lock(&self.state).must_read = true;
+        self.changed.notify_waiters();
     }
 
-    fn ring(&self, position: Position, record: &Record) {
+    fn notify(&self, position: Position, record: &Record) {
         let mut state = lock(&self.state);
         state.position = state.position.max(Some(position));
         if reopens(record) {
@@ -105,7 +110,7 @@ impl Bell {
             state.outcome = outcome(record);
         }
         drop(state);
-        self.rung.notify_waiters();
+        self.changed.notify_waiters();
     }
 }
 
@@ -113,53 +118,53 @@ fn reopens(record: &Record) -> bool {
     matches!(record.events.last(), Some(Event::RetryRequested(_)))
 }
 
-/// A registered bell, removed on drop.
-struct Hung {
+/// A registered watcher, unregistered on drop.
+struct WatchRegistration {
     runtime: Runtime,
     key: RunKey,
-    bell: Arc<Bell>,
+    watcher: Arc<Watcher>,
 }
 
-impl Hung {
-    fn new(runtime: &Runtime, key: &RunKey, curious: bool) -> Hung {
-        let bell = runtime.hub().watches.hang(key, curious);
-        Hung { runtime: runtime.clone(), key: key.clone(), bell }
+impl WatchRegistration {
+    fn new(runtime: &Runtime, key: &RunKey, wants_every_append: bool) -> WatchRegistration {
+        let watcher = runtime.hub().watches.register(key, wants_every_append);
+        WatchRegistration { runtime: runtime.clone(), key: key.clone(), watcher }
     }
 
-    /// Returns the first result of `read`, or `None` when it is time to read the run without a ring.
-    async fn wait_for<T>(&self, patience: &mut u32, mut read: impl FnMut(&WatchState) -> Option<T>) -> Option<T> {
-        let until = tokio::time::Instant::now() + self.runtime.options().fallback * *patience;
+    /// Returns the first result of `read`, or `None` when it is time to read the run without a notification.
+    async fn wait_for<T>(&self, backoff_factor: &mut u32, mut read: impl FnMut(&WatchState) -> Option<T>) -> Option<T> {
+        let until = tokio::time::Instant::now() + self.runtime.options().fallback * *backoff_factor;
         loop {
-            let mut rung = pin!(self.bell.rung.notified());
-            // Enable the notification before checking the state, so that no ring is lost in between.
-            rung.as_mut().enable();
-            let (found, look) = {
-                let mut known = lock(&self.bell.state);
-                (read(&known), std::mem::take(&mut known.look))
+            let mut changed = pin!(self.watcher.changed.notified());
+            // Enable the notification before checking the state, so that no notification is lost in between.
+            changed.as_mut().enable();
+            let (found, must_read) = {
+                let mut known = lock(&self.watcher.state);
+                (read(&known), std::mem::take(&mut known.must_read))
             };
-            if found.is_some() || look {
-                *patience = 1;
+            if found.is_some() || must_read {
+                *backoff_factor = 1;
                 return found;
             }
-            if tokio::time::timeout_at(until, rung).await.is_err() {
-                *patience = (*patience * 2).min(PATIENCE_MAX);
+            if tokio::time::timeout_at(until, changed).await.is_err() {
+                *backoff_factor = (*backoff_factor * 2).min(BACKOFF_FACTOR_MAX);
                 return None;
             }
         }
     }
 }
 
-impl Drop for Hung {
+impl Drop for WatchRegistration {
     fn drop(&mut self) {
-        self.runtime.hub().watches.take_down(&self.key, &self.bell);
+        self.runtime.hub().watches.unregister(&self.key, &self.watcher);
     }
 }
 
 /// A watch of every append to one run.
 pub struct RunWatch {
-    hung: Hung,
+    registration: WatchRegistration,
     seen: Position,
-    patience: u32,
+    backoff_factor: u32,
 }
 
 impl RunWatch {
@@ -171,11 +176,11 @@ impl RunWatch {
         loop {
             let seen = self.seen;
             let newer = |state: &WatchState| state.position.filter(|position| *position > seen);
-            if let Some(position) = self.hung.wait_for(&mut self.patience, newer).await {
+            if let Some(position) = self.registration.wait_for(&mut self.backoff_factor, newer).await {
                 self.seen = position;
                 return Ok(());
             }
-            let head = self.hung.runtime.read_head(&self.hung.key).await?;
+            let head = self.registration.runtime.read_head(&self.registration.key).await?;
             let position = (head.generation, head.next_index);
             if std::mem::replace(&mut self.seen, position) != position {
                 return Ok(());
@@ -191,8 +196,8 @@ impl RunWatch {
 
 /// A watch of the end of one run. Keeps the outcome for repeated calls.
 pub struct OutcomeWatch {
-    hung: Hung,
-    /// The watch is older than the run, so the bell rings for its end: the first read of the store can be skipped.
+    registration: WatchRegistration,
+    /// The watch is older than the run, so its end is notified: the first read of the store can be skipped.
     older: bool,
 }
 
@@ -200,15 +205,15 @@ impl OutcomeWatch {
     /// Waits until the run is closed, through all its generations, and returns its result.
     pub async fn outcome(&self) -> Result<Result<Payload, Failure>, RuntimeError> {
         let ended = |state: &WatchState| state.outcome.clone();
-        let (mut look, mut patience) = (!self.older, 1);
+        let (mut must_read, mut backoff_factor) = (!self.older, 1);
         loop {
-            if look && let Some(outcome) = self.hung.runtime.read_outcome(&self.hung.key).await? {
+            if must_read && let Some(outcome) = self.registration.runtime.read_outcome(&self.registration.key).await? {
                 return Ok(outcome);
             }
-            if let Some(outcome) = self.hung.wait_for(&mut patience, ended).await {
+            if let Some(outcome) = self.registration.wait_for(&mut backoff_factor, ended).await {
                 return Ok(outcome);
             }
-            look = true;
+            must_read = true;
         }
     }
 }
@@ -216,22 +221,22 @@ impl OutcomeWatch {
 impl Runtime {
     /// Watches a run from now on.
     pub async fn watch_run(&self, key: &RunKey) -> Result<RunWatch, RuntimeError> {
-        let hung = Hung::new(self, key, true);
+        let registration = WatchRegistration::new(self, key, true);
         let head = self.read_head(key).await?;
-        Ok(RunWatch { hung, seen: (head.generation, head.next_index), patience: 1 })
+        Ok(RunWatch { registration, seen: (head.generation, head.next_index), backoff_factor: 1 })
     }
 
     /// Registers a watch, then starts the run, so the first read of the store can be skipped.
     pub async fn start_and_watch(&self, start: StartRequest) -> Result<(Started, OutcomeWatch), RuntimeError> {
-        let hung = Hung::new(self, &start.run, false);
+        let registration = WatchRegistration::new(self, &start.run, false);
         let started = self.start_run(start).await?;
         let older = started.created;
-        Ok((started, OutcomeWatch { hung, older }))
+        Ok((started, OutcomeWatch { registration, older }))
     }
 
     /// Watches the end of a run that is about to be started.
     pub(crate) fn watch_outcome(&self, key: &RunKey) -> OutcomeWatch {
-        OutcomeWatch { hung: Hung::new(self, key, false), older: false }
+        OutcomeWatch { registration: WatchRegistration::new(self, key, false), older: false }
     }
 
     /// Waits until the run is closed and returns its result, without reading its log.

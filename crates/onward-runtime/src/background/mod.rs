@@ -21,7 +21,7 @@ use crate::cluster::broadcast::LISTENING_PACE;
 /// Minimum sleep, so that work that stays due cannot spin.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
-/// Delay before another look for a run that was announced as changed while its claim is under way.
+/// Delay before another read of a run that was announced as changed while its claim is under way.
 const SOON: Duration = Duration::from_millis(20);
 
 /// Wakes the background jobs when something is due earlier than expected.
@@ -29,27 +29,27 @@ pub(crate) struct Alarm {
     /// The earliest due time since the last `take`; `u64::MAX` if there is none.
     due: AtomicU64,
     outbox_grew: AtomicBool,
-    rung: Notify,
+    wakeup: Notify,
     /// Wakes the heartbeat task: a worker has joined and needs a session.
     pub joined: Notify,
 }
 
 impl Default for Alarm {
     fn default() -> Alarm {
-        Alarm { due: AtomicU64::new(u64::MAX), outbox_grew: AtomicBool::new(false), rung: Notify::new(), joined: Notify::new() }
+        Alarm { due: AtomicU64::new(u64::MAX), outbox_grew: AtomicBool::new(false), wakeup: Notify::new(), joined: Notify::new() }
     }
 }
 
 impl Alarm {
     pub fn due_at(&self, at: Timestamp) {
         if self.due.fetch_min(at.0, Ordering::SeqCst) > at.0 {
-            self.rung.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
     pub fn outbox_grew(&self) {
         if !self.outbox_grew.swap(true, Ordering::SeqCst) {
-            self.rung.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
@@ -117,7 +117,7 @@ async fn run_ticks(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
         loop {
             let sleep = runtime.sleep_until(until);
             let alarm = &runtime.hub().alarm;
-            if let Woken::By(hint) = wait(sleep, alarm.rung.notified(), &mut stopped).await {
+            if let WakeReason::By(hint) = wait(sleep, alarm.wakeup.notified(), &mut stopped).await {
                 if !hint {
                     return;
                 }
@@ -137,7 +137,7 @@ async fn keep_sessions(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
         let next = runtime.beat_sessions().await;
         let sleep = runtime.sleep_until(next);
-        if let Woken::By(false) = wait(sleep, runtime.hub().alarm.joined.notified(), &mut stopped).await {
+        if let WakeReason::By(false) = wait(sleep, runtime.hub().alarm.joined.notified(), &mut stopped).await {
             return;
         }
     }
@@ -150,7 +150,7 @@ async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
         let until = whole + runtime.options().fallback;
         let sleep = if soon { SOON } else { until.saturating_duration_since(Instant::now()) };
-        if let Woken::By(false) = wait(sleep, runtime.hub().elsewhere.rung.notified(), &mut stopped).await {
+        if let WakeReason::By(false) = wait(sleep, runtime.hub().elsewhere.wakeup.notified(), &mut stopped).await {
             return;
         }
         let all = Instant::now() >= until;
@@ -163,21 +163,21 @@ async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
 
 async fn relay_broadcasts(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
-        match wait(LISTENING_PACE, runtime.hub().broadcast.rung.notified(), &mut stopped).await {
-            Woken::By(false) => return,
-            Woken::By(true) => runtime.exchange_broadcasts(false).await,
-            Woken::ByTime => runtime.exchange_broadcasts(true).await,
+        match wait(LISTENING_PACE, runtime.hub().broadcast.wakeup.notified(), &mut stopped).await {
+            WakeReason::By(false) => return,
+            WakeReason::By(true) => runtime.exchange_broadcasts(false).await,
+            WakeReason::ByTime => runtime.exchange_broadcasts(true).await,
         }
     }
 }
 
-enum Woken {
+enum WakeReason {
     ByTime,
     /// By a notification (true) or by the stop request (false).
     By(bool),
 }
 
-async fn wait(sleep: Duration, hint: impl Future<Output = ()>, stopped: &mut watch::Receiver<bool>) -> Woken {
+async fn wait(sleep: Duration, hint: impl Future<Output = ()>, stopped: &mut watch::Receiver<bool>) -> WakeReason {
     let stop = stopped.changed();
     let (mut hint, mut stop) = (std::pin::pin!(hint), std::pin::pin!(stop));
     let either = std::future::poll_fn(|cx| {
@@ -187,7 +187,7 @@ async fn wait(sleep: Duration, hint: impl Future<Output = ()>, stopped: &mut wat
         hint.as_mut().poll(cx).map(|()| true)
     });
     match tokio::time::timeout(sleep, either).await {
-        Ok(hint) => Woken::By(hint),
-        Err(_) => Woken::ByTime,
+        Ok(hint) => WakeReason::By(hint),
+        Err(_) => WakeReason::ByTime,
     }
 }

@@ -19,7 +19,7 @@ use onward_core::{ErrorCode, Event, Failure, Name, RunKey};
 use onward_store::{Consequence, OutboxId, StoreError};
 use tokio::task::JoinSet;
 
-use crate::{Did, Runtime, RuntimeError};
+use crate::{Runtime, RuntimeError, TickCounts};
 
 /// Number of messages in one pass.
 const BATCH: usize = 128;
@@ -35,7 +35,7 @@ struct Round {
 
 impl Runtime {
     /// Delivers one batch of messages; returns true if more may be due now.
-    pub(crate) async fn deliver_outbox(&self, did: &mut Did) -> Result<bool, StoreError> {
+    pub(crate) async fn deliver_outbox(&self, counts: &mut TickCounts) -> Result<bool, StoreError> {
         let messages = self.store().outbox_messages(BATCH).await?;
         if messages.is_empty() {
             return Ok(false);
@@ -51,8 +51,8 @@ impl Runtime {
             // A round that panicked has finished nothing: its messages stay.
             let Ok(round) = round else { continue };
             done.extend(round.done);
-            did.messages_delivered += round.delivered;
-            did.messages_undeliverable += round.undeliverable;
+            counts.messages_delivered += round.delivered;
+            counts.messages_undeliverable += round.undeliverable;
             failed = failed.or(round.error);
         }
         let progress = !done.is_empty();
@@ -99,19 +99,19 @@ impl Runtime {
                 return Ok(false);
             }
         }
-        let wanted = Wanted::by(&to, &input.event);
+        let fallback_action = UndeliverableAction::by(&to, &input.event);
         match self.store().append_input(to, input).await {
             Ok(_) => Ok(true),
             Err(error) if may_pass(&error) => Err(error),
 
             // The receiver is closed, deleted or continued as new, or has a result already: it does not need the message.
-            Err(error) => match wanted {
-                Wanted::Outcome { child, by } => self.answer_listener(child, by, error).await,
-                Wanted::Signal { to, name, sender } => {
+            Err(error) => match fallback_action {
+                UndeliverableAction::Outcome { child, by } => self.answer_listener(child, by, error).await,
+                UndeliverableAction::Signal { to, name, sender } => {
                     self.drop_signal(&to, &name, sender.as_ref(), &error);
                     Ok(false)
                 }
-                Wanted::Nothing => Ok(false),
+                UndeliverableAction::Nothing => Ok(false),
             },
         }
     }
@@ -168,20 +168,20 @@ impl Runtime {
 }
 
 /// What else has to happen if a message cannot be delivered.
-enum Wanted {
+enum UndeliverableAction {
     Outcome { child: RunKey, by: ParentLink },
     Signal { to: RunKey, name: Name, sender: Option<RunKey> },
     Nothing,
 }
 
-impl Wanted {
-    fn by(to: &RunKey, event: &Event) -> Wanted {
+impl UndeliverableAction {
+    fn by(to: &RunKey, event: &Event) -> UndeliverableAction {
         match event {
-            Event::ResultRequested(event) => Wanted::Outcome { child: to.clone(), by: event.by.clone() },
+            Event::ResultRequested(event) => UndeliverableAction::Outcome { child: to.clone(), by: event.by.clone() },
             Event::SignalReceived(event) => {
-                Wanted::Signal { to: to.clone(), name: event.name.clone(), sender: event.sender.clone() }
+                UndeliverableAction::Signal { to: to.clone(), name: event.name.clone(), sender: event.sender.clone() }
             }
-            _ => Wanted::Nothing,
+            _ => UndeliverableAction::Nothing,
         }
     }
 }

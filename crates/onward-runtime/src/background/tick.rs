@@ -30,13 +30,13 @@ pub(crate) struct BackgroundState {
 pub struct Tick {
     /// When the next work is due, by the store's clock.
     pub next_due: Option<Timestamp>,
-    pub did: Did,
+    pub counts: TickCounts,
     /// The first error. The rest was done as far as possible; the next tick tries again.
     pub error: Option<StoreError>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Did {
+pub struct TickCounts {
     pub timers_fired: u64,
     pub tasks_expired: u64,
     pub workers_lost: u64,
@@ -68,10 +68,10 @@ impl Runtime {
             // Notifications from here on are left for the next pass.
             self.hub().alarm.take();
             let expired = self.store().expire(EXPIRE_PASS).await.map_err(|error| tick.fail(error)).unwrap_or_default();
-            tick.did.timers_fired += expired.timers_fired;
-            tick.did.tasks_expired += expired.tasks_expired;
-            tick.did.workers_lost += expired.workers_lost;
-            let more_messages = self.deliver_outbox(&mut tick.did).await.map_err(|error| tick.fail(error)).unwrap_or_default();
+            tick.counts.timers_fired += expired.timers_fired;
+            tick.counts.tasks_expired += expired.tasks_expired;
+            tick.counts.workers_lost += expired.workers_lost;
+            let more_messages = self.deliver_outbox(&mut tick.counts).await.map_err(|error| tick.fail(error)).unwrap_or_default();
             if !(expired.more || more_messages) {
                 return expired.next_due;
             }
@@ -89,7 +89,7 @@ impl Runtime {
         }
         let delete = Delete::Expired { retention: self.options().retention.clone(), limit: RETENTION_PASS };
         let deleted = self.store().delete_runs(delete).await.map_err(|error| tick.fail(error)).unwrap_or_default();
-        tick.did.runs_deleted += deleted;
+        tick.counts.runs_deleted += deleted;
         let pause = if deleted == RETENTION_PASS as u64 { self.options().fallback } else { RETENTION_PACE };
         background_state.retention_at = now.after(pause);
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward_core::codec::Message;
-use onward_core::stream::{AttemptFailed, Speech};
+use onward_core::stream::{AttemptFailed, TaskFrames};
 use onward_core::{Failure, Name, Payload, RunKey, message};
 use onward_store::sync::{lock, random_u64};
 use tokio::sync::{Notify, mpsc};
@@ -47,7 +47,7 @@ message! {
         5 => emitted: Vec<EmittedElsewhere>,
         /// Runs whose stream is read at the sender.
         6 => reading: Vec<RunKey>,
-        7 => spoken: Vec<SpokenElsewhere>,
+        7 => forwarded: Vec<ForwardedFrames>,
         8 => closed: Vec<RateLimited>,
     }
 }
@@ -83,10 +83,10 @@ message! {
 
 message! {
     /// The frames that an attempt emitted, or its failure.
-    struct SpokenElsewhere {
+    struct ForwardedFrames {
         1 => run: RunKey,
         2 => claim: u64,
-        3 => speech: Option<Speech>,
+        3 => task_frames: Option<TaskFrames>,
         4 => failed: Option<AttemptFailed>,
     }
 }
@@ -103,14 +103,14 @@ pub(crate) struct Broadcast {
     readers: Readers,
     /// A local listener was added.
     has_listener: AtomicBool,
-    pub rung: Notify,
+    pub wakeup: Notify,
 }
 
 impl Default for Broadcast {
     fn default() -> Broadcast {
         let id = random_u64();
-        let (next_number, open, incoming, outgoing, wanted, has_listener, rung) = Default::default();
-        Broadcast { id, next_number, open, incoming, outgoing, wanted, readers: Readers::default(), has_listener, rung }
+        let (next_number, open, incoming, outgoing, wanted, has_listener, wakeup) = Default::default();
+        Broadcast { id, next_number, open, incoming, outgoing, wanted, readers: Readers::default(), has_listener, wakeup }
     }
 }
 
@@ -131,28 +131,28 @@ impl Hub {
             lock(&self.broadcast.wanted).extend(message.listening.into_iter().map(|run| (run, until)));
         }
         for EmittedElsewhere { run, name, value } in message.emitted {
-            self.emits.tell(&run, Emitted { name, value });
+            self.emits.send(&run, Emitted { name, value });
         }
         for run in message.reading {
             let _whole = self.broadcast.keep_whole();
             if self.broadcast.readers.want(&run, message.from) {
-                self.broadcast.say_again(self.streams.open_speech(&run));
+                self.broadcast.forward_all(self.streams.open_attempts(&run));
             }
         }
-        for spoken in message.spoken {
-            self.receive_output(spoken);
+        for forwarded in message.forwarded {
+            self.receive_output(forwarded);
         }
         for limited in message.closed {
             if limited.span_ms == 0 {
                 self.closed.reopen(&limited);
-                self.workers.look(None);
+                self.workers.wake(None);
             } else {
                 self.closed.close(&limited);
             }
         }
         if let Some(query) = message.query {
             lock(&self.broadcast.incoming).push((message.from, query));
-            self.broadcast.rung.notify_one();
+            self.broadcast.wakeup.notify_one();
         }
     }
 }
@@ -161,7 +161,7 @@ impl Broadcast {
     /// Announces that a run has a local listener.
     pub fn listening(&self) {
         self.has_listener.store(true, Ordering::SeqCst);
-        self.rung.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Forwards an emitted value if the run has listeners elsewhere.
@@ -180,13 +180,13 @@ impl Broadcast {
         if outgoing.len() < EMITTED_MAX {
             let Emitted { name, value } = emitted.clone();
             outgoing.push(EmittedElsewhere { run: run.clone(), name, value });
-            self.rung.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
     fn message(&self) -> BroadcastMessage {
-        let (listening, emitted, reading, spoken, closed) = Default::default();
-        BroadcastMessage { from: self.id, query: None, answered: None, listening, emitted, reading, spoken, closed }
+        let (listening, emitted, reading, forwarded, closed) = Default::default();
+        BroadcastMessage { from: self.id, query: None, answered: None, listening, emitted, reading, forwarded, closed }
     }
 }
 
@@ -219,13 +219,13 @@ impl Runtime {
     /// Ends the limit of a kind and of its key, here and elsewhere. Returns whether it was limited here.
     pub(crate) async fn reopen_limit(&self, reopened: RateLimited) -> bool {
         let was_limited = self.hub().closed.reopen(&reopened);
-        self.hub().workers.look(None);
+        self.hub().workers.wake(None);
         self.broadcast(BroadcastMessage { closed: vec![reopened], ..self.hub().broadcast.message() }).await;
         was_limited
     }
 
     /// Queries the code of a run that no local worker has; `None` if no other runtime takes up the query.
-    pub(crate) async fn ask_elsewhere(
+    pub(crate) async fn query_other_servers(
         &self,
         run: &RunKey,
         name: Name,
@@ -262,7 +262,7 @@ impl Runtime {
         if !listening.is_empty() || !emitted.is_empty() || !reading.is_empty() {
             self.broadcast(BroadcastMessage { listening, emitted, reading, ..broadcast.message() }).await;
         }
-        self.send_spoken().await;
+        self.send_forwarded().await;
     }
 }
 

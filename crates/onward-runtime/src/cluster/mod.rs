@@ -50,14 +50,14 @@ impl Listener for Hub {
             Change::OutboxGrew => self.alarm.outbox_grew(),
             Change::Elsewhere { run, ends } => {
                 self.elsewhere.changed(run);
-                self.watches.look(run, *ends);
+                self.watches.notify_remote_append(run, *ends);
             }
-            Change::WorkElsewhere { namespace } => self.workers.look(Some(namespace)),
+            Change::WorkElsewhere { namespace } => self.workers.wake(Some(namespace)),
             Change::Broadcast { message } => self.receive(message),
             Change::Missed => {
                 self.elsewhere.missed();
-                self.watches.look_all();
-                self.workers.look(None);
+                self.watches.notify_all();
+                self.workers.wake(None);
                 self.alarm.outbox_grew();
             }
         }

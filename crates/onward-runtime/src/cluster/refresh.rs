@@ -26,19 +26,19 @@ pub(crate) struct Elsewhere {
     changed: Mutex<BTreeSet<RunKey>>,
     /// Any run may have changed.
     missed: AtomicBool,
-    pub rung: Notify,
+    pub wakeup: Notify,
 }
 
 impl Elsewhere {
     pub fn changed(&self, run: &RunKey) {
         if lock(&self.changed).insert(run.clone()) {
-            self.rung.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
     pub fn missed(&self) {
         self.missed.store(true, Ordering::SeqCst);
-        self.rung.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Returns and clears the changed runs; `None` stands for all.

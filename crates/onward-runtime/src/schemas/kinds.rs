@@ -252,7 +252,7 @@ mod checking {
     static LONG: Semaphore = Semaphore::const_new(2);
 
     async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-        let _seat = LONG.acquire().await; // never closed
+        let _permit = LONG.acquire().await; // never closed
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 

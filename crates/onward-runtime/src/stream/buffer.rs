@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::stream::{
-    AttemptFailed, AttemptReset, BranchReset, Speech, Spoken, SpokenFrame, StreamContent, StreamFrame, contents_of,
+    AttemptFailed, AttemptReset, BranchReset, SequencedFrame, StreamContent, StreamFrame, TaskFrame, TaskFrames, contents_of,
 };
 use onward_core::task::TaskId;
 use onward_core::{CallId, Event, Hash, Index, Record, RunKey, Timestamp};
@@ -59,20 +59,21 @@ struct Kept {
 }
 
 /// A task that has emitted frames.
-struct Speaker {
+struct OutputState {
     claim: u64,
     next_seq: u64,
     is_over: bool,
     has_failed: bool,
     /// The stream has frames of this or an earlier attempt that were not reset.
-    has_words: bool,
+    has_frames: bool,
     /// The attempt runs at this server, which therefore has all its frames; of other attempts it has only what was forwarded.
     is_here: bool,
 }
 
-impl Speaker {
+impl OutputState {
     /// A task that has ended without frames here.
-    const SILENT: Speaker = Speaker { claim: 0, next_seq: 0, is_over: true, has_failed: false, has_words: false, is_here: false };
+    const ENDED: OutputState =
+        OutputState { claim: 0, next_seq: 0, is_over: true, has_failed: false, has_frames: false, is_here: false };
 }
 
 /// The part of the open log that the stream knows.
@@ -97,7 +98,7 @@ pub(crate) struct Buffer {
     bytes: usize,
     /// The first frame after the last entry that became final: everything before is in the log.
     open_from: u64,
-    speakers: BTreeMap<(u32, CallId), Speaker>,
+    outputs: BTreeMap<(u32, CallId), OutputState>,
     /// Tasks were forgotten because there were too many: an unknown task may have emitted frames.
     has_forgotten: bool,
     known: Option<KnownLog>,
@@ -117,7 +118,7 @@ impl Buffer {
             first: 0,
             bytes: 0,
             open_from: 0,
-            speakers: BTreeMap::new(),
+            outputs: BTreeMap::new(),
             has_forgotten: false,
             known: None,
             has_ended: false,
@@ -144,23 +145,23 @@ impl Buffer {
 
     /// Adds frames of an attempt, at this server or (`is_here` is false) forwarded by another. Returns true if any of them is
     /// new.
-    pub fn speak(&mut self, speech: Speech, now: Timestamp, is_here: bool) -> bool {
-        let Speech { task, claim, attempt, frames } = speech;
+    pub fn push_frames(&mut self, task_frames: TaskFrames, now: Timestamp, is_here: bool) -> bool {
+        let TaskFrames { task, claim, attempt, frames } = task_frames;
         let (generation, call_id) = (task.generation, task.call_id);
         if self.known.as_ref().is_some_and(|known| known.generation > generation) {
             return false; // SB3: the run has continued without it
         }
-        self.forget_speakers();
+        self.limit_outputs();
         let key = (generation, call_id.clone());
-        let begins = match self.speakers.get(&key) {
-            Some(speaker) if speaker.is_over || speaker.claim > claim => return false, // SB3
-            Some(speaker) => speaker.claim < claim && speaker.has_words,
+        let begins = match self.outputs.get(&key) {
+            Some(output) if output.is_over || output.claim > claim => return false, // SB3
+            Some(output) => output.claim < claim && output.has_frames,
             // A task may start with a later claim if it was restored, or copied with its run. Frames that it emitted at another
             // server, or before this server was restarted, are discarded by the reset that readers get when they connect here.
             None => claim > 1 && self.has_forgotten,
         };
-        let next_seq = match self.speakers.get(&key) {
-            Some(speaker) if speaker.claim == claim => speaker.next_seq,
+        let next_seq = match self.outputs.get(&key) {
+            Some(output) if output.claim == claim => output.next_seq,
             _ => 0,
         };
         let mut new = frames.into_iter().filter(|frame| frame.seq >= next_seq).peekable();
@@ -173,41 +174,42 @@ impl Buffer {
         let mut last = next_seq;
         for frame in new {
             last = last.max(frame.seq + 1);
-            let spoken = Spoken { generation, task: call_id.clone(), attempt, seq: frame.seq, frame: frame.frame };
-            self.push(StreamContent::Spoken(spoken), now);
+            let task_frame = TaskFrame { generation, task: call_id.clone(), attempt, seq: frame.seq, frame: frame.frame };
+            self.push(StreamContent::TaskFrame(task_frame), now);
         }
-        self.speakers.insert(key, Speaker { claim, next_seq: last, is_over: false, has_failed: false, has_words: true, is_here });
+        self.outputs
+            .insert(key, OutputState { claim, next_seq: last, is_over: false, has_failed: false, has_frames: true, is_here });
         true
     }
 
     /// Returns true if the frames continue an attempt whose beginning is missing here.
-    pub fn lacks_beginning(&self, speech: &Speech) -> bool {
-        let speaker = self.speakers.get(&(speech.task.generation, speech.task.call_id.clone()));
-        let is_known = speaker.is_some_and(|speaker| speaker.claim >= speech.claim);
-        !is_known && speech.frames.first().is_some_and(|frame| frame.seq > 0)
+    pub fn lacks_beginning(&self, task_frames: &TaskFrames) -> bool {
+        let output = self.outputs.get(&(task_frames.task.generation, task_frames.task.call_id.clone()));
+        let is_known = output.is_some_and(|output| output.claim >= task_frames.claim);
+        !is_known && task_frames.frames.first().is_some_and(|frame| frame.seq > 0)
     }
 
     /// Returns the frames of the attempts that are in progress at this server. Forwarded frames are left to the server that has
     /// them all: a receiver would take an incomplete copy for the beginning.
-    pub fn open_speech(&self, run: &RunKey) -> Vec<Speech> {
-        let mut open: BTreeMap<(u32, CallId), Speech> = BTreeMap::new();
+    pub fn open_attempts(&self, run: &RunKey) -> Vec<TaskFrames> {
+        let mut open: BTreeMap<(u32, CallId), TaskFrames> = BTreeMap::new();
         for kept in &self.frames {
             match &kept.content {
                 StreamContent::AttemptReset(reset) => drop(open.remove(&(reset.generation, reset.task.clone()))),
-                StreamContent::Spoken(spoken) => {
-                    let key = (spoken.generation, spoken.task.clone());
-                    let Some(speaker) = self.speakers.get(&key).filter(|speaker| !speaker.is_over && speaker.is_here) else {
+                StreamContent::TaskFrame(task_frame) => {
+                    let key = (task_frame.generation, task_frame.task.clone());
+                    let Some(output) = self.outputs.get(&key).filter(|output| !output.is_over && output.is_here) else {
                         continue;
                     };
                     let task = TaskId {
                         run: run.clone(),
-                        generation: spoken.generation,
-                        call_id: spoken.task.clone(),
+                        generation: task_frame.generation,
+                        call_id: task_frame.task.clone(),
                         incarnation: None,
                     };
-                    let (claim, attempt) = (speaker.claim, spoken.attempt);
-                    let speech = open.entry(key).or_insert(Speech { task, claim, attempt, frames: Vec::new() });
-                    speech.frames.push(SpokenFrame { seq: spoken.seq, frame: spoken.frame.clone() });
+                    let (claim, attempt) = (output.claim, task_frame.attempt);
+                    let task_frames = open.entry(key).or_insert(TaskFrames { task, claim, attempt, frames: Vec::new() });
+                    task_frames.frames.push(SequencedFrame { seq: task_frame.seq, frame: task_frame.frame.clone() });
                 }
                 _ => {}
             }
@@ -217,28 +219,28 @@ impl Buffer {
 
     /// Reports the failure of an attempt, once.
     pub fn fail(&mut self, claim: u64, failed: AttemptFailed, now: Timestamp) {
-        self.forget_speakers();
+        self.limit_outputs();
         let key = (failed.generation, failed.task.clone());
-        let silent = Speaker { claim, next_seq: 0, is_over: false, has_failed: false, has_words: false, is_here: false };
-        let speaker = self.speakers.entry(key).or_insert(silent);
-        if speaker.is_over || speaker.claim > claim || (speaker.claim == claim && speaker.has_failed) {
+        let initial = OutputState { claim, next_seq: 0, is_over: false, has_failed: false, has_frames: false, is_here: false };
+        let output = self.outputs.entry(key).or_insert(initial);
+        if output.is_over || output.claim > claim || (output.claim == claim && output.has_failed) {
             return;
         }
-        if speaker.claim < claim {
+        if output.claim < claim {
             // The attempt failed before it emitted a frame.
-            let Speaker { has_words, is_here, .. } = *speaker;
-            *speaker = Speaker { claim, next_seq: 0, is_over: false, has_failed: true, has_words, is_here };
+            let OutputState { has_frames, is_here, .. } = *output;
+            *output = OutputState { claim, next_seq: 0, is_over: false, has_failed: true, has_frames, is_here };
         }
-        speaker.has_failed = true;
+        output.has_failed = true;
         self.push(StreamContent::AttemptFailed(failed), now);
     }
 
-    fn forget_speakers(&mut self) {
-        if self.speakers.len() >= TASKS_MAX {
-            self.speakers.retain(|_, speaker| !speaker.is_over);
+    fn limit_outputs(&mut self) {
+        if self.outputs.len() >= TASKS_MAX {
+            self.outputs.retain(|_, output| !output.is_over);
         }
-        while self.speakers.len() >= TASKS_MAX {
-            self.speakers.pop_first();
+        while self.outputs.len() >= TASKS_MAX {
+            self.outputs.pop_first();
             self.has_forgotten = true;
         }
     }
@@ -276,7 +278,7 @@ impl Buffer {
                 entries: Vec::new(),
                 is_branched: false,
             });
-            self.speakers.retain(|(of, _), _| *of >= generation);
+            self.outputs.retain(|(of, _), _| *of >= generation);
         }
         if let Some(Event::BranchRequested(event)) = record.events.first()
             && let Some(known) = &mut self.known
@@ -299,14 +301,14 @@ impl Buffer {
         match &content {
             StreamContent::TaskEnd(end) => {
                 let key = (end.generation, end.task.clone());
-                let Some(speaker) = self.speakers.get_mut(&key) else {
+                let Some(output) = self.outputs.get_mut(&key) else {
                     // Readers do not need the end of a task without frames. It is remembered, because forwarded frames may
                     // arrive after the end was read from the log, and have to be dropped (SB3).
-                    self.forget_speakers();
-                    self.speakers.insert(key, Speaker::SILENT);
+                    self.limit_outputs();
+                    self.outputs.insert(key, OutputState::ENDED);
                     return;
                 };
-                if std::mem::replace(&mut speaker.is_over, true) {
+                if std::mem::replace(&mut output.is_over, true) {
                     return;
                 }
             }
@@ -357,7 +359,7 @@ impl Buffer {
 
     /// Appends a frame and wakes the readers.
     pub fn push(&mut self, content: StreamContent, at: Timestamp) {
-        let bytes = content.weigh();
+        let bytes = content.memory_size();
         self.frames.push_back(Kept { at, bytes, content });
         self.bytes += bytes;
         self.written_at = self.written_at.max(at);

@@ -18,7 +18,7 @@ pub(crate) struct Emits {
 }
 
 impl Emits {
-    pub fn tell(&self, key: &RunKey, emitted: Emitted) {
+    pub fn send(&self, key: &RunKey, emitted: Emitted) {
         let sender = lock(&self.listeners).get(key).cloned();
         if let Some(sender) = sender {
             drop(sender.send(emitted)); // fails if there is no listener, which is fine
@@ -47,6 +47,6 @@ impl Runtime {
 
     pub(crate) fn emit(&self, key: &RunKey, emitted: Emitted) {
         self.hub().broadcast.emitted(key, &emitted);
-        self.hub().emits.tell(key, emitted);
+        self.hub().emits.send(key, emitted);
     }
 }

@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use onward_core::stream::{AttemptFailed, Speech};
+use onward_core::stream::{AttemptFailed, TaskFrames};
 use onward_core::task::TaskId;
 use onward_core::{Failure, Record, RunHead, RunKey, Timestamp};
 
@@ -49,19 +49,19 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Adds frames of an attempt. Returns true if any of them is new.
-    pub fn speak(&self, speech: Speech, now: Timestamp) -> bool {
-        let run = speech.task.run.clone();
-        self.edit(&run, now, |buffer| buffer.speak(speech, now, true))
+    pub fn push_frames(&self, task_frames: TaskFrames, now: Timestamp) -> bool {
+        let run = task_frames.task.run.clone();
+        self.edit(&run, now, |buffer| buffer.push_frames(task_frames, now, true))
     }
 
     /// Adds frames of an attempt at another server if the stream is open here. A new reader is sent all frames of an attempt
     /// from the first one. Frames that arrive before those are part of them and are skipped.
-    pub fn speak_if_open(&self, speech: Speech) {
-        let run = speech.task.run.clone();
+    pub fn push_frames_if_open(&self, task_frames: TaskFrames) {
+        let run = task_frames.task.run.clone();
         self.update(&run, |buffer| {
             let is_young = buffer.born_at.elapsed() < BEGINNING_MAX;
-            if !(is_young && buffer.lacks_beginning(&speech)) {
-                buffer.speak(speech, buffer.written_at.max(buffer.read_at), false);
+            if !(is_young && buffer.lacks_beginning(&task_frames)) {
+                buffer.push_frames(task_frames, buffer.written_at.max(buffer.read_at), false);
             }
         });
     }
@@ -169,8 +169,8 @@ impl Streams {
     }
 
     /// Returns the frames of the attempts that are in progress here.
-    pub fn open_speech(&self, run: &RunKey) -> Vec<Speech> {
-        self.update(run, |buffer| buffer.open_speech(run)).unwrap_or_default()
+    pub fn open_attempts(&self, run: &RunKey) -> Vec<TaskFrames> {
+        self.update(run, |buffer| buffer.open_attempts(run)).unwrap_or_default()
     }
 
     /// Returns the runs that have a stream here.
@@ -185,15 +185,15 @@ impl Streams {
 
 impl Runtime {
     /// Adds frames of a task attempt to the stream of its run. Not recorded.
-    pub(crate) fn speak(&self, speech: Speech) {
+    pub(crate) fn push_frames(&self, task_frames: TaskFrames) {
         let (hub, now) = (self.hub(), self.clock().now());
         let _whole = hub.broadcast.keep_whole();
-        hub.broadcast.spoken(&speech);
-        hub.streams.speak(speech, now);
+        hub.broadcast.forward(&task_frames);
+        hub.streams.push_frames(task_frames, now);
     }
 
     /// Reports a failed attempt to the stream of its run, if any stream exists.
-    pub(crate) fn say_failed(&self, id: &TaskId, claim: u64, held: &HeldTasks, failure: &Failure) {
+    pub(crate) fn publish_failed_attempt(&self, id: &TaskId, claim: u64, held: &HeldTasks, failure: &Failure) {
         let hub = self.hub();
         if hub.streams.buffers.is_empty() && !hub.broadcast.has_readers() {
             return;

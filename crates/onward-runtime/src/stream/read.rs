@@ -23,7 +23,7 @@ const RECORDS: usize = 256;
 
 /// Bound on the attempts to read log and stream at the same position, and the pause between two of them.
 const READS_MAX: u32 = 50;
-const LOOK_PAUSE: Duration = Duration::from_millis(2);
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Counts as a reader while it exists.
 struct Reading<'a> {
@@ -101,7 +101,7 @@ impl Runtime {
             }
             self.hub().broadcast.reading(run);
             if tokio::time::timeout_at(until, notified).await.is_err() {
-                self.look_for_end(run).await?;
+                self.check_for_end(run).await?;
                 return Ok(match streams.find(run, from, self.clock().now()) {
                     BufferLookup::Frames(page) => page,
                     _ => StreamPage { frames: Vec::new(), next: from.to_string() },
@@ -135,13 +135,13 @@ impl Runtime {
             });
             match begun {
                 Some(page) => return Ok(page),
-                None => tokio::time::sleep(LOOK_PAUSE).await,
+                None => tokio::time::sleep(RETRY_PAUSE).await,
             }
         }
     }
 
     /// Checks the head after a long silence: the reader may have missed the end, which another server wrote.
-    async fn look_for_end(&self, run: &RunKey) -> Result<(), RuntimeError> {
+    async fn check_for_end(&self, run: &RunKey) -> Result<(), RuntimeError> {
         let now = self.clock().now();
         let head = self.read_head(run).await?;
         if head.status.is_closed() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
-use onward_core::stream::Speech;
+use onward_core::stream::TaskFrames;
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, Failure, Index, Name, Payload, Record, RunKey};
 use onward_store::{ClaimedOne, ClaimedRun, StoreFuture};
@@ -81,7 +81,7 @@ pub trait WorkerConnection: Send + Sync {
     fn emit(&self, key: &RunKey, emitted: Emitted);
 
     /// Adds frames of an attempt to the stream of its run; returns them if the send buffer is full.
-    fn speak(&self, speech: Speech) -> Option<Speech>;
+    fn push_frames(&self, task_frames: TaskFrames) -> Option<TaskFrames>;
 
     /// Returns the maximum size of a payload.
     fn payload_bytes_max(&self) -> usize;

@@ -143,7 +143,7 @@ impl Inboxes {
     /// Drops all slots of a worker that has lost its leases.
     pub fn lose_all(&self, worker: &Arc<Worker>) {
         for slot in self.slots.take_all(|slot| slot.permit.is_of(worker)) {
-            slot.tell_lost();
+            slot.notify_lost();
         }
     }
 
@@ -205,7 +205,7 @@ impl Inboxes {
         }
         let before = self.slots.edit(&head.key, |slot| slot.replace(fresh));
         if let Some(before) = before {
-            before.tell_lost(); // the same worker lost the run and claimed it again
+            before.notify_lost(); // the same worker lost the run and claimed it again
         }
     }
 
@@ -222,7 +222,7 @@ impl InboxSlot {
     /// Takes the next input. Returns false if another worker has claimed the run.
     fn take(&mut self, head: &RunHead, record: &Record) -> bool {
         if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
-            self.tell_lost();
+            self.notify_lost();
             return false; // B2
         }
         if head.generation != self.generation || record.index < self.next {
@@ -250,7 +250,7 @@ impl InboxSlot {
     /// claimed the run.
     fn catch_up(&mut self, RunUpdate { generation, head, records }: &RunUpdate) -> bool {
         if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
-            self.tell_lost();
+            self.notify_lost();
             return false; // B2
         }
         if *generation != self.generation {
@@ -273,7 +273,7 @@ impl InboxSlot {
         }
     }
 
-    fn tell_lost(&self) {
+    fn notify_lost(&self) {
         if let SlotTarget::Inbox(inbox) = &self.to {
             inbox.lost();
         }

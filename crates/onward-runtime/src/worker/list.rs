@@ -155,7 +155,7 @@ impl Runtime {
     }
 
     /// Encodes the list of this server's workers. `name_of` maps the store's id of a worker to the name that people know.
-    pub fn say_workers(&self, name_of: impl Fn(&WorkerId) -> Option<WorkerId>) -> WorkerAnnouncement {
+    pub fn worker_announcement(&self, name_of: impl Fn(&WorkerId) -> Option<WorkerId>) -> WorkerAnnouncement {
         let mut groups: BTreeMap<Vec<u8>, Group> = BTreeMap::new();
         for (namespace, worker) in self.workers_of_all() {
             let group = Group::of(&namespace, &worker);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use onward_core::event::{RunPaused, TaskAttemptEnded};
 use onward_core::run::{Commit, Committed, Input};
-use onward_core::stream::Speech;
+use onward_core::stream::TaskFrames;
 use onward_core::task::{Task, TaskId, TaskReport, TaskState};
 use onward_core::{Epoch, Index, Name, Record, RunKey, WorkerId};
 use onward_store::sync::lock;
@@ -19,7 +19,7 @@ use crate::worker::connection::{ConnectionFuture, Question, WorkerConnection};
 use crate::worker::inbox::Inbox;
 use crate::worker::profile::{Permit, Worker, WorkerProfile};
 use crate::worker::rate_limits::{RateLimited, closes_for};
-use crate::worker::supply::Looking;
+use crate::worker::supply::ClaimInProgress;
 use crate::{DriveInput, Emitted, Runtime, RuntimeError};
 
 /// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker leaves.
@@ -180,24 +180,24 @@ impl LocalConnection {
         &self.membership.worker
     }
 
-    fn look_for_runs(&self, limit: usize) {
+    fn start_run_claim(&self, limit: usize) {
         let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
         let permits = if worker.takes_work() { worker.take_permits(limit.max(1)) } else { Vec::new() };
         if permits.is_empty() && !worker.leases.is_due(runtime.clock().now()) {
             return; // a released permit wakes the worker
         }
-        if let Some(looking) = worker.runs.begin_look() {
-            tokio::spawn(claim_runs(runtime, worker, permits, looking));
+        if let Some(claiming) = worker.runs.begin_claim() {
+            tokio::spawn(claim_runs(runtime, worker, permits, claiming));
         }
     }
 
-    fn look_for_tasks(&self, limit: usize) {
+    fn start_task_claim(&self, limit: usize) {
         let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
         if worker.profile.task_kinds.is_empty() || !worker.takes_work() {
             return;
         }
-        if let Some(looking) = worker.tasks.begin_look() {
-            tokio::spawn(claim_tasks(runtime, worker, limit.max(1), looking));
+        if let Some(claiming) = worker.tasks.begin_claim() {
+            tokio::spawn(claim_tasks(runtime, worker, limit.max(1), claiming));
         }
     }
 }
@@ -205,7 +205,7 @@ impl LocalConnection {
 impl WorkerConnection for LocalConnection {
     fn next_runs(&self, limit: usize) -> ConnectionFuture<'_, Vec<ClaimedRun>> {
         let fallback = self.runtime().options().fallback;
-        Box::pin(self.worker().runs.next(limit, move || fallback, move || self.look_for_runs(limit)))
+        Box::pin(self.worker().runs.next(limit, move || fallback, move || self.start_run_claim(limit)))
     }
 
     fn claim_run(&self, key: RunKey, delivery: DriveInput) -> ConnectionFuture<'_, Result<ClaimedOne, RuntimeError>> {
@@ -215,7 +215,7 @@ impl WorkerConnection for LocalConnection {
     fn next_tasks(&self, limit: usize) -> ConnectionFuture<'_, Vec<Task>> {
         let (hub, fallback) = (self.runtime().hub(), self.runtime().options().fallback);
         let pause = move || hub.closed.opens_in().unwrap_or(fallback).min(fallback);
-        Box::pin(self.worker().tasks.next(limit, pause, move || self.look_for_tasks(limit)))
+        Box::pin(self.worker().tasks.next(limit, pause, move || self.start_task_claim(limit)))
     }
 
     fn next_questions(&self) -> ConnectionFuture<'_, Vec<Question>> {
@@ -269,13 +269,13 @@ impl WorkerConnection for LocalConnection {
         Box::pin(async move {
             let held = &self.worker().held;
             let (ends, ended) = (report.ends(), report.attempt_ended(&id, claim));
-            let lets_go = report.lets_go();
+            let releases_attempt = report.releases_attempt();
             let lease = held.lease(&id, self.runtime().options().lease);
             if let TaskReport::Failed(failure) = report.without_cost() {
-                self.runtime().say_failed(&id, claim, held, failure);
+                self.runtime().publish_failed_attempt(&id, claim, held, failure);
             }
             if ends {
-                self.runtime().send_spoken().await; // frames become visible before the result
+                self.runtime().send_forwarded().await; // frames become visible before the result
             }
             if let (Some(span_ms), Some(kind)) = (closes_for(&report), held.kind(&id, claim)) {
                 let limit = self.worker().profile.task_limits.get(&kind).cloned();
@@ -290,7 +290,7 @@ impl WorkerConnection for LocalConnection {
             if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
                 self.record_late(&id, ended).await?;
             }
-            if lets_go || matches!((&answer, ends), (Ok(()), true) | (Err(StoreError::TaskAttemptOver(_)), _)) {
+            if releases_attempt || matches!((&answer, ends), (Ok(()), true) | (Err(StoreError::TaskAttemptOver(_)), _)) {
                 held.end(&id, claim);
             }
             answer
@@ -305,8 +305,8 @@ impl WorkerConnection for LocalConnection {
         self.runtime().emit(key, emitted);
     }
 
-    fn speak(&self, speech: Speech) -> Option<Speech> {
-        self.runtime().speak(speech);
+    fn push_frames(&self, task_frames: TaskFrames) -> Option<TaskFrames> {
+        self.runtime().push_frames(task_frames);
         None
     }
 
@@ -323,13 +323,13 @@ impl WorkerConnection for LocalConnection {
     }
 }
 
-async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, permits: Vec<Permit>, looking: Looking<ClaimedRun>) {
+async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, permits: Vec<Permit>, claiming: ClaimInProgress<ClaimedRun>) {
     let store = runtime.store();
     runtime.settle_leases(&worker).await;
     let limit = permits.len();
     if limit == 0 {
-        looking.put_off();
-        if worker.has_room() {
+        claiming.postpone();
+        if worker.has_capacity() {
             worker.runs.wake_if_wanted();
         }
         return;
@@ -343,13 +343,13 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, permits: Vec<Permit>,
     window.end(&mut runs, permits);
     runs.iter().for_each(|run| runtime.hub().replays.claimed(&run.head));
     let more = runs.len() == limit;
-    looking.found(runs, more);
+    claiming.found(runs, more);
     if worker.has_left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
         give_back(&runtime, &worker, worker.runs.drain(), Vec::new()).await;
     }
 }
 
-async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, looking: Looking<Task>) {
+async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, claiming: ClaimInProgress<Task>) {
     let lease = runtime.options().lease;
     let mut tasks = Vec::new();
     // A rate-limited key splits the kinds into several portions, or leaves none; then the next claim comes when the limit ends.
@@ -369,7 +369,7 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
             drop(runtime.store().report_task(task.id.clone(), task.claim, beat, long).await);
         }
     }
-    looking.found(tasks, more);
+    claiming.found(tasks, more);
     if worker.has_left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
         give_back(&runtime, &worker, Vec::new(), worker.tasks.drain()).await;
     }

@@ -43,7 +43,7 @@ pub struct WorkerProfile {
     /// Maximum number of runs that it holds, executing or cached. A worker that caches runs must evict some before it reaches
     /// the maximum: it is not notified that other runs wait.
     pub runs_max: usize,
-    /// The worker is in another process: the store keeps its session only while [`crate::LocalConnection::heard`] is called.
+    /// The worker is in another process: the store keeps its session only while [`crate::LocalConnection::mark_seen`] is called.
     pub is_remote: bool,
 }
 
@@ -116,7 +116,7 @@ impl Worker {
         self.permits.load(Ordering::SeqCst)
     }
 
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.permits.load(Ordering::SeqCst) < self.profile.runs_max
     }
 
@@ -171,7 +171,7 @@ impl Workers {
     }
 
     /// Takes a permit of the least busy worker that can take the run.
-    pub fn seat_for(&self, run: &NewRun) -> Option<(Arc<Worker>, Permit)> {
+    pub fn reserve_worker(&self, run: &NewRun) -> Option<(Arc<Worker>, Permit)> {
         let (namespace, kind, version) = (&run.key.namespace, &run.started.kind, &run.started.version);
         let all = read(&self.all);
         let able = all.iter().filter(|worker| worker.knows_kind(namespace, kind, version) && worker.takes_work());
@@ -214,7 +214,7 @@ impl Workers {
     }
 
     /// Wakes the workers of one namespace, or of all, because there may be work.
-    pub fn look(&self, namespace: Option<&Namespace>) {
+    pub fn wake(&self, namespace: Option<&Namespace>) {
         self.each(|worker| {
             if namespace.is_none_or(|namespace| worker.profile.namespace == *namespace) {
                 worker.runs.want();

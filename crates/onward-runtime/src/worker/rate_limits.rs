@@ -86,7 +86,7 @@ impl Closed {
     }
 
     /// Returns how many more tasks may be released, and when that number grows.
-    fn room(&self, now: Instant) -> (usize, Instant) {
+    fn available(&self, now: Instant) -> (usize, Instant) {
         let Some(open) = now.checked_duration_since(self.until) else { return (0, self.until) };
         let beats = (open.as_millis() / BEAT.as_millis()) as u32;
         let allowed = (2 << beats.min(BEATS)) - 1; // 1, then 3, then 7
@@ -147,9 +147,9 @@ impl ClosedLimits {
         let mut portion = |(what, kinds): (Option<RateLimitKey>, Vec<Name>)| {
             let closed = what.as_ref().and_then(|what| limits.get_mut(what));
             let limit = closed.map_or(limit, |closed| {
-                let room = closed.room(now).0.min(limit);
-                closed.given += room; // reserved, so that others do not get it too (CL3)
-                room
+                let available = closed.available(now).0.min(limit);
+                closed.given += available; // reserved, so that others do not get it too (CL3)
+                available
             });
             (limit > 0).then(|| Portion { kinds: Arc::new(kinds), limit, opening: what })
         };
@@ -175,7 +175,7 @@ impl ClosedLimits {
         let now = Instant::now();
         let mut limits = lock(&self.0);
         limits.retain(|_, closed| !closed.is_over(now));
-        let full = limits.values().map(|closed| closed.room(now)).filter(|(room, _)| *room == 0);
+        let full = limits.values().map(|closed| closed.available(now)).filter(|(available, _)| *available == 0);
         full.map(|(_, more)| more - now).min()
     }
 }

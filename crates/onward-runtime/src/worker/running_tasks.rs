@@ -38,7 +38,7 @@ struct RunningTask {
 }
 
 impl RunningTask {
-    fn tell_over(&self) {
+    fn notify_ended(&self) {
         self.over.notify_waiters();
         self.over.notify_one(); // for a waiter that is not registered yet
     }
@@ -65,7 +65,7 @@ impl HeldTasks {
         }
         // The attempt before timed out, and this worker claimed the next one.
         if let Some(before) = tasks.insert(task.id.clone(), held) {
-            before.tell_over();
+            before.notify_ended();
         }
         self.count.store(tasks.len(), Ordering::SeqCst);
     }
@@ -141,7 +141,7 @@ impl HeldTasks {
         tasks.retain(|id, held| {
             let over = chosen(id, held);
             if over {
-                held.tell_over();
+                held.notify_ended();
             }
             !over
         });

@@ -16,15 +16,15 @@ pub(crate) struct Supply<T> {
     ready: Mutex<VecDeque<T>>,
     /// There may be more in the store.
     wanted: AtomicBool,
-    looking: AtomicBool,
+    claiming: AtomicBool,
     woken: Notify,
 }
 
 impl<T> Default for Supply<T> {
     fn default() -> Supply<T> {
         // The store was not read yet, so there may be something.
-        let (wanted, looking) = (AtomicBool::new(true), AtomicBool::new(false));
-        Supply { ready: Mutex::default(), wanted, looking, woken: Notify::new() }
+        let (wanted, claiming) = (AtomicBool::new(true), AtomicBool::new(false));
+        Supply { ready: Mutex::default(), wanted, claiming, woken: Notify::new() }
     }
 }
 
@@ -51,12 +51,12 @@ impl<T> Supply<T> {
         lock(&self.ready).drain(..).collect()
     }
 
-    /// Waits for up to `limit` items. Calls `look` when it is time to claim more, after `fallback` at the latest; neither may
+    /// Waits for up to `limit` items. Calls `claim` when it is time to claim more, after `fallback` at the latest; neither may
     /// block.
-    pub async fn next(&self, limit: usize, fallback: impl Fn() -> Duration, look: impl Fn()) -> Vec<T> {
+    pub async fn next(&self, limit: usize, fallback: impl Fn() -> Duration, claim: impl Fn()) -> Vec<T> {
         loop {
-            if self.wanted.load(Ordering::SeqCst) && !self.looking.load(Ordering::SeqCst) {
-                look();
+            if self.wanted.load(Ordering::SeqCst) && !self.claiming.load(Ordering::SeqCst) {
+                claim();
             }
             let taken: Vec<T> = {
                 let mut ready = lock(&self.ready);
@@ -73,23 +73,23 @@ impl<T> Supply<T> {
     }
 
     /// Begins a claim; `None` if one is in progress.
-    pub fn begin_look(self: &Arc<Supply<T>>) -> Option<Looking<T>> {
-        if self.looking.swap(true, Ordering::SeqCst) {
+    pub fn begin_claim(self: &Arc<Supply<T>>) -> Option<ClaimInProgress<T>> {
+        if self.claiming.swap(true, Ordering::SeqCst) {
             return None;
         }
         self.wanted.store(false, Ordering::SeqCst);
-        Some(Looking { supply: self.clone() })
+        Some(ClaimInProgress { supply: self.clone() })
     }
 }
 
 /// A claim in progress. If it is dropped without a result, the next one waits for the fallback.
-pub(crate) struct Looking<T> {
+pub(crate) struct ClaimInProgress<T> {
     supply: Arc<Supply<T>>,
 }
 
-impl<T> Looking<T> {
+impl<T> ClaimInProgress<T> {
     /// Ends without a claim because none was possible; the supply is woken when one is.
-    pub fn put_off(self) {
+    pub fn postpone(self) {
         self.supply.wanted.store(true, Ordering::SeqCst);
     }
 
@@ -104,8 +104,8 @@ impl<T> Looking<T> {
     }
 }
 
-impl<T> Drop for Looking<T> {
+impl<T> Drop for ClaimInProgress<T> {
     fn drop(&mut self) {
-        self.supply.looking.store(false, Ordering::SeqCst);
+        self.supply.claiming.store(false, Ordering::SeqCst);
     }
 }

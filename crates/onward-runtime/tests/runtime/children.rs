@@ -20,7 +20,7 @@ const STRIKES: [(&str, When); 8] = [
 ];
 
 /// Returns a parent that a worker holds, with a child `c` requested at call id 0.
-async fn parent(kit: &Kit, policy: OnParentClose) -> HeldRun {
+async fn parent(kit: &Harness, policy: OnParentClose) -> HeldRun {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "p").await;
     kit.commit(&mut held, vec![child(0, "c", policy)]).await;
@@ -28,7 +28,7 @@ async fn parent(kit: &Kit, policy: OnParentClose) -> HeldRun {
     held
 }
 
-async fn take_child(kit: &Kit) -> HeldRun {
+async fn take_child(kit: &Harness) -> HeldRun {
     let worker = kit.worker("child worker");
     let held = kit.next_held(&worker).await;
     assert_eq!(held.key, key("c"));
@@ -40,7 +40,7 @@ async fn take_child(kit: &Kit) -> HeldRun {
 async fn a_child_starts_once_and_answers_once_wherever_the_courier_is_struck() {
     for (operation, when) in STRIKES {
         for strikes_in_the_second_half in [false, true] {
-            let kit = Kit::new();
+            let kit = Harness::new();
             let _held = parent(&kit, OnParentClose::Cancel).await;
             if !strikes_in_the_second_half {
                 kit.store.fail_once(operation, when);
@@ -65,7 +65,7 @@ async fn a_child_starts_once_and_answers_once_wherever_the_courier_is_struck() {
 #[tokio::test(start_paused = true)]
 async fn a_child_that_fails_or_is_terminated_fails_its_call() {
     for terminate in [false, true] {
-        let kit = Kit::new();
+        let kit = Harness::new();
         let _held = parent(&kit, OnParentClose::Cancel).await;
         kit.settle().await;
         if terminate {
@@ -84,7 +84,7 @@ async fn a_child_whose_id_is_taken_fails_its_call() {
     // By a run with another input, and by one that only looks the same.
     for input in [text("other"), text("in")] {
         for strike in [None, Some(When::Before), Some(When::After)] {
-            let kit = Kit::new();
+            let kit = Harness::new();
             kit.runtime.start_run(StartRequest { input: input.clone(), ..start("c") }).await.unwrap();
             kit.runtime.terminate_run(&key("c"), "").await.unwrap();
             let _held = parent(&kit, OnParentClose::Cancel).await;
@@ -110,7 +110,7 @@ async fn a_parent_that_ends_does_to_its_child_what_the_policy_says() {
     ] {
         for (operation, when) in STRIKES {
             for child_first in [false, true] {
-                let kit = Kit::new();
+                let kit = Harness::new();
                 let mut held = parent(&kit, policy).await;
                 if child_first {
                     kit.settle().await;
@@ -129,7 +129,7 @@ async fn a_parent_that_ends_does_to_its_child_what_the_policy_says() {
 #[tokio::test(start_paused = true)]
 async fn a_cancellation_does_not_overtake_the_start_it_is_about() {
     for (operation, when) in STRIKES {
-        let kit = Kit::new();
+        let kit = Harness::new();
         let mut held = parent(&kit, OnParentClose::Abandon).await;
         let canceled = ChildCanceled { call_id: at(0), child: RunId::new("c").unwrap() };
         kit.commit(&mut held, vec![canceled.into()]).await;
@@ -142,7 +142,7 @@ async fn a_cancellation_does_not_overtake_the_start_it_is_about() {
 #[tokio::test(start_paused = true)]
 async fn a_signal_from_run_to_run_arrives_once_with_its_sender() {
     for (operation, when) in STRIKES {
-        let kit = Kit::new();
+        let kit = Harness::new();
         let worker = kit.worker("w");
         let mut held = kit.start_held(&worker, "p").await;
         kit.start("q").await;
@@ -157,8 +157,8 @@ async fn a_signal_from_run_to_run_arrives_once_with_its_sender() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signal_that_nobody_can_take_is_counted_and_finished() {
-    let kit = Kit::new();
+async fn an_undeliverable_signal_is_counted_and_finished() {
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.closed("closed").await;
     let mut held = kit.next_held(&worker).await;
@@ -167,7 +167,7 @@ async fn a_signal_that_nobody_can_take_is_counted_and_finished() {
     held = kit.next_held(&worker).await;
     kit.commit(&mut held, vec![sent(0, "closed"), sent(1, "nobody")]).await;
     let tick = kit.runtime.tick().await;
-    assert_eq!((tick.did.messages_undeliverable, tick.did.messages_delivered), (2, 0));
+    assert_eq!((tick.counts.messages_undeliverable, tick.counts.messages_delivered), (2, 0));
     assert_eq!(kit.runtime.counts().signals_dropped.value(), 2, "D3");
     kit.settle().await;
     assert_eq!(kit.log("closed").await, ["run_started", "terminate_requested"]);
@@ -175,7 +175,7 @@ async fn a_signal_that_nobody_can_take_is_counted_and_finished() {
 
 #[tokio::test(start_paused = true)]
 async fn one_receiver_that_must_wait_does_not_hold_up_the_others() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "p").await;
     for id in ["a", "b", "c"] {
@@ -184,7 +184,7 @@ async fn one_receiver_that_must_wait_does_not_hold_up_the_others() {
     kit.commit(&mut held, vec![sent(0, "a"), sent(1, "b"), sent(2, "c")]).await;
     kit.store.fail_once("append_input", When::Before);
     let tick = kit.runtime.tick().await;
-    assert_eq!((tick.did.messages_delivered, tick.error.unwrap().code()), (2, "store_unavailable"));
+    assert_eq!((tick.counts.messages_delivered, tick.error.unwrap().code()), (2, "store_unavailable"));
     kit.settle().await;
     for id in ["a", "b", "c"] {
         assert_eq!(kit.log(id).await, ["run_started", "signal_received"]);
@@ -193,12 +193,12 @@ async fn one_receiver_that_must_wait_does_not_hold_up_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn very_many_news_go_in_several_passes_of_one_tick() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "p").await;
     kit.start("q").await;
     kit.commit(&mut held, (0..500).map(|call_id| sent(call_id, "q")).collect()).await;
-    assert_eq!(kit.runtime.tick().await.did.messages_delivered, 500);
+    assert_eq!(kit.runtime.tick().await.counts.messages_delivered, 500);
     assert!(kit.store.calls("deliveries") >= 4);
     let records = kit.runtime.read_log(&key("q"), None, Index(1), 1_000).await.unwrap();
     let ids = records.iter().map(|record| match &record.events[0] {
@@ -210,7 +210,7 @@ async fn very_many_news_go_in_several_passes_of_one_tick() {
 
 #[tokio::test(start_paused = true)]
 async fn a_child_is_handed_to_a_worker_of_this_process_at_its_start() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "p").await;
     let claims = kit.store.calls("claim_runs");
@@ -223,7 +223,7 @@ async fn a_child_is_handed_to_a_worker_of_this_process_at_its_start() {
 
 #[tokio::test(start_paused = true)]
 async fn two_couriers_at_the_same_time_deliver_once() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let other = kit.other_runtime();
     let _held = parent(&kit, OnParentClose::Cancel).await;
     let gate = kit.store.stall_once("start_run", When::Before);
@@ -249,7 +249,7 @@ async fn two_couriers_at_the_same_time_deliver_once() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_deleted_and_started_again_is_another_run() {
     for child_is_gone in [false, true] {
-        let kit = Kit::new();
+        let kit = Harness::new();
         kit.start("q").await;
         for seed in [7, 8] {
             kit.runtime.start_run(StartRequest { seed, ..start("p") }).await.unwrap();

@@ -11,17 +11,17 @@ use crate::faulty::When;
 use crate::kit::*;
 
 /// Appends a signal to a run from another process.
-fn signal_elsewhere(kit: &Kit, id: &str) {
+fn signal_elsewhere(kit: &Harness, id: &str) {
     let signal = SignalReceived { name: name("x"), payload: Payload::null(), signal_id: None, sender: None };
     now(kit.store.memory.append_input(key(id), Input::signal(signal))).unwrap();
 }
 
-fn hint(kit: &Kit, id: &str, ends: bool) {
+fn hint(kit: &Harness, id: &str, ends: bool) {
     kit.store.hint(&Change::Elsewhere { run: key(id), ends });
 }
 
-fn shared() -> Kit {
-    let kit = Kit::new();
+fn shared() -> Harness {
+    let kit = Harness::new();
     kit.store.share();
     kit
 }
@@ -188,7 +188,7 @@ async fn a_question_is_answered_by_a_worker_of_another_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_nobody_anywhere_can_answer_says_so_soon() {
+async fn a_query_that_no_server_can_answer_fails_soon() {
     let kit = shared();
     let other = kit.other_runtime();
     let backgrounds = [kit.runtime.spawn(), other.spawn()];

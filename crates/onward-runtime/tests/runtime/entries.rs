@@ -8,7 +8,7 @@ use onward_runtime::EntryQuery;
 use crate::kit::*;
 
 /// Creates an agent's run with one entry in each of its generations; returns the entries' ids.
-async fn conversation(kit: &Kit, generations: u32) -> Vec<Hash> {
+async fn conversation(kit: &Harness, generations: u32) -> Vec<Hash> {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let mut ids: Vec<Hash> = Vec::new();
@@ -39,7 +39,7 @@ async fn conversation(kit: &Kit, generations: u32) -> Vec<Hash> {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_reads_no_more_logs_than_it_needs() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let ids = conversation(&kit, 20).await;
     let reads = |since: usize| kit.store.calls("read_log") - since;
     let before = kit.store.calls("read_log");
@@ -56,7 +56,7 @@ async fn a_page_reads_no_more_logs_than_it_needs() {
 
 #[tokio::test(start_paused = true)]
 async fn an_entry_that_no_log_has_is_told_after_all_were_read() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let ids = conversation(&kit, 3).await;
     let leaf = Some(EntryCursor::from(Hash::of_parts(&[b"nobody"])));
     refused(kit.runtime.read_entries(&key("r"), EntryQuery { leaf, ..Default::default() }).await, "entry_not_found");

@@ -16,13 +16,13 @@ fn state(kind: &str, status: Status) -> AppendExternal {
     AppendExternal { expected: None, events: Vec::new(), state: Some(state), append_id: None }
 }
 
-async fn append(kit: &Kit, append: AppendExternal) -> Result<AppendedExternal, RuntimeError> {
+async fn append(kit: &Harness, append: AppendExternal) -> Result<AppendedExternal, RuntimeError> {
     kit.runtime.append_external(&key("r"), append).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_it() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     append(&kit, state("order", Status::Running)).await.unwrap();
     assert!(waits(worker.next_runs(1)).await);
@@ -37,7 +37,7 @@ async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_i
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_is_told_what_was_told_first() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let once = |append: AppendExternal| AppendExternal { append_id: Some("a".to_owned()), ..append };
     let first = append(&kit, once(events(0, 2))).await.unwrap();
     assert_eq!((first.next_index, first.created, first.repeated), (Index(2), true, false));
@@ -52,7 +52,7 @@ async fn a_repeat_is_told_what_was_told_first() {
 
 #[tokio::test(start_paused = true)]
 async fn every_event_is_found_by_the_index_of_its_engine_in_a_few_reads() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let mut next = 0;
     for round in 0..400 {
         // Appends of one and of many events, with states in between, sometimes many of them.
@@ -81,7 +81,7 @@ async fn every_event_is_found_by_the_index_of_its_engine_in_a_few_reads() {
 
 #[tokio::test(start_paused = true)]
 async fn only_an_outside_engines_run_is_read_and_deleted_as_one() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.closed("r").await;
     assert_eq!(kit.runtime.read_external(&key("r")).await.unwrap_err().code(), "run_not_external");
     assert_eq!(kit.runtime.delete_external(&key("r"), "").await.unwrap_err().code(), "run_not_external");
@@ -95,7 +95,7 @@ async fn only_an_outside_engines_run_is_read_and_deleted_as_one() {
 /// JD1: for every verb.
 #[tokio::test(start_paused = true)]
 async fn a_payload_that_another_door_could_not_show_is_refused() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let nested = |depth: usize| Payload::from_json_text("[".repeat(depth) + &"]".repeat(depth));
     let events = |payload: Payload| AppendExternal { events: vec![payload], ..events(0, 0) };
     assert_eq!(append(&kit, events(nested(200_000))).await.unwrap_err().code(), "json_too_deep");
@@ -120,7 +120,7 @@ async fn a_payload_that_another_door_could_not_show_is_refused() {
 /// JD2: for every verb.
 #[tokio::test(start_paused = true)]
 async fn a_payload_that_is_declared_json_and_is_none_is_refused() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     append(&kit, events(0, 1)).await.unwrap();
     for text in [&b"{bad"[..], b"", b" ", b"nonsense", b"1 2", b"\"\xff\"", b"{\"a\":1,}", b"[\"\xc3\"]"] {
         let invalid = || Payload::from_json_text(text.to_vec());

@@ -18,7 +18,7 @@ fn signal_at(memory: &MemoryStore, id: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_started_run_is_handed_to_the_worker_without_a_claim() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     assert!(waits(worker.next_runs(1)).await);
     let claims = kit.store.calls("claim_runs");
@@ -34,7 +34,7 @@ async fn a_started_run_is_handed_to_the_worker_without_a_claim() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_worker_asks_once_per_fallback_and_a_hint_wakes_it() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let other = kit.other_runtime();
     assert!(waits(worker.next_runs(1)).await);
@@ -50,7 +50,7 @@ async fn an_idle_worker_asks_once_per_fallback_and_a_hint_wakes_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_hears_nothing_looks_for_itself() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let other = kit.other_runtime();
     assert!(waits(worker.next_runs(1)).await);
@@ -61,7 +61,7 @@ async fn a_worker_that_hears_nothing_looks_for_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_or_version_the_worker_does_not_know_is_not_given_to_it() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.runtime.start_run(StartRequest { kind: name("unknown"), ..start("a") }).await.unwrap();
     kit.runtime.start_run(StartRequest { version: Some(name("v2")), ..start("b") }).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_kind_or_version_the_worker_does_not_know_is_not_given_to_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_worker_gets_the_rest_when_it_has_room() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.runtime.join_worker(profile("w", 2));
     for id in ["a", "b", "c", "d"] {
         kit.start(id).await;
@@ -88,7 +88,7 @@ async fn a_full_worker_gets_the_rest_when_it_has_room() {
 
 #[tokio::test(start_paused = true)]
 async fn the_less_busy_of_two_workers_is_handed_the_run() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let (one, two) = (kit.worker("one"), kit.worker("two"));
     for id in ["a", "b"] {
         kit.start(id).await;
@@ -99,7 +99,7 @@ async fn the_less_busy_of_two_workers_is_handed_the_run() {
 /// CE14, for a run that is started here.
 #[tokio::test(start_paused = true)]
 async fn inputs_between_the_start_and_the_open_inbox_are_kept_in_order() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.store.once("start_run", When::After, Happening::Do(Box::new(|memory| signal_at(memory, "r"))));
     kit.start("r").await;
@@ -115,7 +115,7 @@ async fn inputs_between_the_start_and_the_open_inbox_are_kept_in_order() {
 /// CE14, for a run that is claimed: its key is not known before the store has leased it.
 #[tokio::test(start_paused = true)]
 async fn inputs_between_the_claim_and_its_answer_are_kept() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     kit.runtime.signal_run(&key("r"), signal("x")).await.unwrap();
     kit.store.once("claim_runs", When::After, Happening::Do(Box::new(|memory| signal_at(memory, "r"))));
@@ -128,7 +128,7 @@ async fn inputs_between_the_claim_and_its_answer_are_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_among_too_many_inputs_leaves_the_log_to_be_read() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let storm = |memory: &MemoryStore| (0..5_000).for_each(|_| signal_at(memory, "r"));
     kit.store.once("claim_runs", When::After, Happening::Do(Box::new(storm)));
@@ -141,7 +141,7 @@ async fn a_claim_among_too_many_inputs_leaves_the_log_to_be_read() {
 
 #[tokio::test(start_paused = true)]
 async fn commits_and_other_runs_inputs_are_not_pushed() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let diary = open_diary(&worker, &held);
@@ -153,7 +153,7 @@ async fn commits_and_other_runs_inputs_are_not_pushed() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_generation_is_not_pushed_into_the_old_ones_inbox() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let diary = open_diary(&worker, &held);
@@ -170,8 +170,8 @@ async fn the_next_generation_is_not_pushed_into_the_old_ones_inbox() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_nobody_waits_for_any_more_is_worked_on_all_the_same() {
-    let kit = Kit::new();
+async fn a_start_with_a_dropped_request_still_runs() {
+    let kit = Harness::new();
     let worker = kit.worker("w");
     assert!(waits(worker.next_runs(1)).await);
     let _never = kit.store.stall_once("start_run", When::After);
@@ -186,7 +186,7 @@ async fn a_start_that_nobody_waits_for_any_more_is_worked_on_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_start_whose_answer_was_lost_is_worked_on_all_the_same() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.store.fail_once("start_run", When::After);
     refused(kit.runtime.start_run(start("r")).await, "store_unavailable");
@@ -199,7 +199,7 @@ async fn a_start_whose_answer_was_lost_is_worked_on_all_the_same() {
 /// W1: the store has leased the run and the reply was lost; the worker's heartbeats would keep the lease forever.
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_answer_was_lost_is_worked_on_all_the_same() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let worker = kit.worker("w");
     kit.store.fail_once("claim_runs", When::After);
@@ -213,7 +213,7 @@ async fn a_claim_whose_answer_was_lost_is_worked_on_all_the_same() {
 /// W1, for a claim of one specific run.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_taken_without_an_answer_is_free_again() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let driver = kit.runtime.join_worker(profile("driver", 1));
     kit.store.fail_once("claim_run", When::After);
@@ -226,7 +226,7 @@ async fn a_run_that_was_taken_without_an_answer_is_free_again() {
 /// W1: the worker has released the run, and the store still has its lease.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_did_not_come_through_is_made_up_for() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let held = kit.start_held(&worker, "r").await;
     kit.store.fail_once("release_run", When::Before);
@@ -239,7 +239,7 @@ async fn a_release_that_did_not_come_through_is_made_up_for() {
 /// A worker keeps the leases that it knows of, whether the run is idle, on its way or about to be started.
 #[tokio::test(start_paused = true)]
 async fn comparing_leases_takes_nothing_from_a_worker_that_knows() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let held = kit.start_held(&worker, "r").await;
     let diary = open_diary(&worker, &held);
@@ -259,7 +259,7 @@ async fn comparing_leases_takes_nothing_from_a_worker_that_knows() {
 /// regularly.
 #[tokio::test(start_paused = true)]
 async fn leases_of_a_shared_store_are_compared_at_times() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.store.share();
     let worker = kit.worker("w");
     assert!(waits(worker.next_runs(1)).await);
@@ -278,7 +278,7 @@ fn held_key(id: &str) -> HeldRun {
 /// The start is given up before it reaches the store, and reaches it later.
 #[tokio::test(start_paused = true)]
 async fn a_start_that_comes_through_late_is_worked_on_all_the_same() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.store.fail_once("start_run", When::Before);
     refused(kit.runtime.start_run(start("r")).await, "store_unavailable");
@@ -291,7 +291,7 @@ async fn a_start_that_comes_through_late_is_worked_on_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_start_takes_no_room() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.runtime.join_worker(profile("w", 1));
     kit.closed("r").await;
     let held = kit.next_held(&worker).await;
@@ -303,7 +303,7 @@ async fn a_refused_start_takes_no_room() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_runs_that_is_given_up_loses_none() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let gate = kit.store.stall_once("claim_runs", When::After);
     let worker = kit.worker("w");
@@ -315,7 +315,7 @@ async fn a_wait_for_runs_that_is_given_up_loses_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_failed_is_tried_again() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     kit.store.fail_once("claim_runs", When::Before);
     let worker = kit.worker("w");
@@ -326,7 +326,7 @@ async fn a_claim_that_failed_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn two_starts_of_one_run_at_the_same_time_hand_it_over_once() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let gate = kit.store.stall_once("start_run", When::Before);
     let first = tokio::spawn({
@@ -346,7 +346,7 @@ async fn two_starts_of_one_run_at_the_same_time_hand_it_over_once() {
 
 #[tokio::test(start_paused = true)]
 async fn leaving_gives_back_what_was_on_its_way() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.start("r").await;
     assert_eq!(kit.head("r").await.status, Status::Running);
@@ -357,7 +357,7 @@ async fn leaving_gives_back_what_was_on_its_way() {
 
 #[tokio::test(start_paused = true)]
 async fn leaving_gives_back_what_a_claim_under_way_brings() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let gate = kit.store.stall_once("claim_runs", When::After);
     let worker = kit.worker("w");
@@ -371,7 +371,7 @@ async fn leaving_gives_back_what_a_claim_under_way_brings() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_whose_port_is_dropped_has_left() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.start("r").await;
     drop(worker.clone());
@@ -384,7 +384,7 @@ async fn a_worker_whose_port_is_dropped_has_left() {
 
 #[tokio::test(start_paused = true)]
 async fn an_inbox_for_a_claim_that_is_gone_is_told_at_once() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let held = kit.start_held(&worker, "r").await;
     worker.release(held.key.clone(), held.epoch).await.unwrap();
@@ -393,7 +393,7 @@ async fn an_inbox_for_a_claim_that_is_gone_is_told_at_once() {
 
 #[tokio::test]
 async fn a_listener_does_not_keep_its_store() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let store: std::sync::Weak<crate::faulty::FaultyStore> = Arc::downgrade(&kit.store);
     drop(kit);
     assert!(store.upgrade().is_none());
@@ -401,7 +401,7 @@ async fn a_listener_does_not_keep_its_store() {
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_is_given_up_and_made_again_is_worked_on() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     assert!(waits(worker.next_runs(1)).await);
     let _never = kit.store.stall_once("start_run", When::After);
@@ -419,8 +419,8 @@ async fn a_start_that_is_given_up_and_made_again_is_worked_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pending_run_says_whether_anybody_could_take_it() {
-    let kit = Kit::new();
+async fn a_pending_run_reports_whether_a_worker_could_take_it() {
+    let kit = Harness::new();
     let head = kit.runtime.start_run(start("r")).await.unwrap().head;
     assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::NoWorker));
     let worker = kit.worker("w");

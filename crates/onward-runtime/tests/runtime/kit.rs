@@ -20,22 +20,22 @@ use onward_store::{ClaimedRun, ManualClock, MemoryStore, StoreError};
 
 use crate::faulty::FaultyStore;
 
-pub struct Kit {
+pub struct Harness {
     pub store: Arc<FaultyStore>,
     pub clock: Arc<ManualClock>,
     pub runtime: Runtime,
 }
 
-impl Kit {
-    pub fn new() -> Kit {
-        Kit::with(Options::default())
+impl Harness {
+    pub fn new() -> Harness {
+        Harness::with(Options::default())
     }
 
-    pub fn with(options: Options) -> Kit {
+    pub fn with(options: Options) -> Harness {
         let clock = Arc::new(ManualClock::default());
         let store = Arc::new(FaultyStore::new(MemoryStore::new(clock.clone())));
         let runtime = Runtime::new(store.clone(), clock.clone(), options);
-        Kit { store, clock, runtime }
+        Harness { store, clock, runtime }
     }
 
     /// Returns the runtime of another process over the same store.
@@ -104,7 +104,7 @@ impl Kit {
     pub async fn settle(&self) {
         for _ in 0..20 {
             let tick = self.runtime.tick().await;
-            if tick.error.is_none() && tick.did == Default::default() {
+            if tick.error.is_none() && tick.counts == Default::default() {
                 return;
             }
         }

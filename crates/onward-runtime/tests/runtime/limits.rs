@@ -31,8 +31,8 @@ async fn next_task(worker: &LocalConnection) -> Task {
 }
 
 /// Returns two processes over one store, a run that the first one holds, and a claimed call of `llm.a`.
-async fn begun(kinds: &[(&str, Option<&str>)]) -> (Kit, Runtime, HeldRun, LocalConnection, Task) {
-    let kit = Kit::new();
+async fn begun(kinds: &[(&str, Option<&str>)]) -> (Harness, Runtime, HeldRun, LocalConnection, Task) {
+    let kit = Harness::new();
     kit.store.share();
     let other = kit.other_runtime();
     let (worker, caller) = (kit.worker("w"), caller(&kit.runtime, "first", kinds));
@@ -111,7 +111,7 @@ async fn a_limit_that_an_operator_reopens_holds_back_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_gave_up_has_closed_the_limit_for_the_others_too() {
+async fn an_attempt_that_gave_up_closes_the_limit_for_others() {
     let (kit, other, mut held, first, task) = begun(&[("llm.a", Some("key"))]).await;
     let second = caller(&other, "second", &[("llm.b", Some("key"))]);
     refuse(&first, &task, Failure::fatal("an hour is too long").with_limited(seconds(3_600))).await;
@@ -148,7 +148,7 @@ async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
 }
 
 /// Returns what the run is blocked on, with the time until it continues without intervention.
-async fn told(kit: &Kit, runtime: &Runtime) -> Vec<(String, &'static str, Option<u64>)> {
+async fn told(kit: &Harness, runtime: &Runtime) -> Vec<(String, &'static str, Option<u64>)> {
     let now = kit.runtime.clock().now();
     let found = runtime.blocked_on(&key("r")).await.unwrap();
     let line = |blocker: &Blocker| {

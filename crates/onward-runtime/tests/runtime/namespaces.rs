@@ -24,7 +24,7 @@ fn join(runtime: &Runtime, id: &str, namespace: Namespace) -> LocalConnection {
 
 #[tokio::test(start_paused = true)]
 async fn a_started_run_is_handed_to_a_worker_of_its_namespace() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let (ours, theirs) = (kit.worker("w"), join(&kit.runtime, "v", other()));
     for id in ["r", "s", "t"] {
         // However busy the one is and however idle the other.
@@ -40,7 +40,7 @@ async fn a_started_run_is_handed_to_a_worker_of_its_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_worker_looks_for_is_of_its_namespace() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     kit.runtime.start_run(start_elsewhere("r")).await.unwrap();
     let theirs = join(&kit.runtime, "v", other());
@@ -51,7 +51,7 @@ async fn what_a_worker_looks_for_is_of_its_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_goes_to_a_worker_of_its_namespace_and_no_other_is_woken_for_it() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let (ours, theirs) = (kit.worker("w"), join(&kit.runtime, "v", other()));
     assert!(waits(theirs.next_tasks(8)).await);
     let mut held = kit.start_held(&ours, "r").await;
@@ -69,7 +69,7 @@ async fn a_task_goes_to_a_worker_of_its_namespace_and_no_other_is_woken_for_it()
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_of_another_namespace_is_no_compatible_worker() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let theirs = join(&kit.runtime, "v", other());
     let head = kit.start("r").await;
     assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::NoWorker));

@@ -21,8 +21,8 @@ fn by(caller: &str) -> CallContext {
     CallContext { caller: Some(caller.to_owned()), ..CallContext::default() }
 }
 
-async fn asking(events: Vec<onward_core::Event>) -> (Kit, LocalConnection, HeldRun) {
-    let kit = Kit::new();
+async fn awaited(events: Vec<onward_core::Event>) -> (Harness, LocalConnection, HeldRun) {
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     kit.commit(&mut held, events).await;
@@ -31,7 +31,7 @@ async fn asking(events: Vec<onward_core::Event>) -> (Kit, LocalConnection, HeldR
 
 #[tokio::test]
 async fn the_first_decision_stands_and_its_repeat_is_no_error() {
-    let (kit, _worker, _held) = asking(vec![approval(0, &[], None)]).await;
+    let (kit, _worker, _held) = awaited(vec![approval(0, &[], None)]).await;
     let first = kit.runtime.decide_approval(&call("r~0~0"), decide("d1", None)).await.unwrap();
     let again = kit.runtime.decide_approval(&call("r~0~0"), decide("d1", None)).await.unwrap();
     assert_eq!((again.index, again.repeated), (first.index, true));
@@ -41,7 +41,7 @@ async fn the_first_decision_stands_and_its_repeat_is_no_error() {
 
 #[tokio::test]
 async fn only_a_named_decider_may_decide_early_or_late() {
-    let (kit, _worker, _held) = asking(vec![approval(0, &["ann", "bob"], None)]).await;
+    let (kit, _worker, _held) = awaited(vec![approval(0, &["ann", "bob"], None)]).await;
     let runtime = &kit.runtime;
     for by in [None, Some("eve")] {
         refused(runtime.decide_approval(&call("r~0~0"), decide("d1", by)).await, "not_a_decider");
@@ -55,7 +55,7 @@ async fn only_a_named_decider_may_decide_early_or_late() {
 /// Z10: the caller of a copy requests its approvals like the person that started the original.
 #[tokio::test]
 async fn neither_the_requester_nor_the_caller_of_a_copy_decides_its_approval() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.runtime.start_run_for(start("r"), by("bob")).await.unwrap();
     let mut held = kit.next_held(&worker).await;
@@ -83,15 +83,15 @@ async fn neither_the_requester_nor_the_caller_of_a_copy_decides_its_approval() {
 
 #[tokio::test]
 async fn an_approval_is_no_promise() {
-    let (kit, _worker, _held) = asking(vec![approval(0, &[], None), promise(1)]).await;
+    let (kit, _worker, _held) = awaited(vec![approval(0, &[], None), promise(1)]).await;
     refused(kit.runtime.decide_approval(&call("r~0~1"), decide("d1", None)).await, "wait_not_found");
     refused(kit.runtime.resolve_promise(&call("r~0~0"), Ok(Payload::null()), "d1").await, "wait_not_found");
     assert_eq!(kit.head("r").await.next_index, Index(3));
 }
 
 #[tokio::test]
-async fn a_question_nobody_asked_is_not_found() {
-    let (kit, _worker, _held) = asking(vec![approval(0, &[], None)]).await;
+async fn an_unknown_approval_is_not_found() {
+    let (kit, _worker, _held) = awaited(vec![approval(0, &[], None)]).await;
     let runtime = &kit.runtime;
     refused(runtime.decide_approval(&call("r~0~9"), decide("d1", None)).await, "wait_not_found");
     refused(runtime.decide_approval(&call("r~3~0"), decide("d1", None)).await, "run_not_found");
@@ -102,7 +102,7 @@ async fn a_question_nobody_asked_is_not_found() {
 
 #[tokio::test]
 async fn an_answer_after_the_deadline_has_lost_whatever_its_id() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let deadline = kit.head("r").await.created_at.after(seconds(5));
@@ -119,7 +119,7 @@ async fn an_answer_after_the_deadline_has_lost_whatever_its_id() {
 
 #[tokio::test]
 async fn a_question_of_an_earlier_generation_is_over() {
-    let (kit, _worker, mut held) = asking(vec![approval(0, &[], None)]).await;
+    let (kit, _worker, mut held) = awaited(vec![approval(0, &[], None)]).await;
     kit.commit(&mut held, vec![continued()]).await;
     refused(kit.runtime.decide_approval(&call("r~0~0"), decide("d1", None)).await, "run_continued");
     assert_eq!(kit.log("r").await, ["run_started"]);
@@ -127,7 +127,7 @@ async fn a_question_of_an_earlier_generation_is_over() {
 
 #[tokio::test]
 async fn a_question_of_a_closed_run_is_over() {
-    let (kit, _worker, mut held) = asking(vec![approval(0, &[], None), promise(1)]).await;
+    let (kit, _worker, mut held) = awaited(vec![approval(0, &[], None), promise(1)]).await;
     kit.complete(&mut held).await;
     refused(kit.runtime.decide_approval(&call("r~0~0"), decide("d1", None)).await, "run_closed");
     refused(kit.runtime.resolve_promise(&call("r~0~1"), Ok(Payload::null()), "p1").await, "run_closed");
@@ -135,7 +135,7 @@ async fn a_question_of_a_closed_run_is_over() {
 
 #[tokio::test]
 async fn a_promise_is_kept_or_broken_once() {
-    let (kit, _worker, _held) = asking(vec![promise(0), promise(1)]).await;
+    let (kit, _worker, _held) = awaited(vec![promise(0), promise(1)]).await;
     let runtime = &kit.runtime;
     runtime.resolve_promise(&call("r~0~0"), Ok(text("yes")), "p1").await.unwrap();
     assert!(runtime.resolve_promise(&call("r~0~0"), Ok(text("yes")), "p1").await.unwrap().repeated);
@@ -147,14 +147,14 @@ async fn a_promise_is_kept_or_broken_once() {
 #[tokio::test]
 async fn a_decision_on_one_of_very_many_questions_finds_its_own() {
     let questions = (0..150).map(|call_id| approval(call_id, if call_id == 149 { &["ann"] } else { &[] }, None)).collect();
-    let (kit, _worker, _held) = asking(questions).await;
+    let (kit, _worker, _held) = awaited(questions).await;
     refused(kit.runtime.decide_approval(&call("r~0~149"), decide("d1", Some("eve"))).await, "not_a_decider");
     kit.runtime.decide_approval(&call("r~0~149"), decide("d1", Some("ann"))).await.unwrap();
 }
 
 #[tokio::test]
 async fn answer_ids_have_limits() {
-    let (kit, _worker, _held) = asking(vec![approval(0, &[], None)]).await;
+    let (kit, _worker, _held) = awaited(vec![approval(0, &[], None)]).await;
     let runtime = &kit.runtime;
     refused(runtime.decide_approval(&call("r~0~0"), decide("", None)).await, "id_invalid");
     refused(runtime.decide_approval(&call("r~0~0"), decide("d1", Some(&"n".repeat(256)))).await, "id_invalid");

@@ -11,9 +11,9 @@ use onward_store::{MemoryStore, Retention, SystemClock};
 
 use crate::kit::*;
 
-fn keeping(default: Duration) -> Kit {
+fn keeping(default: Duration) -> Harness {
     let by_kind = BTreeMap::from([(name("audit"), seconds(3_600))]);
-    Kit::with(Options { retention: Retention { default, by_kind }, ..Default::default() })
+    Harness::with(Options { retention: Retention { default, by_kind }, ..Default::default() })
 }
 
 #[tokio::test]
@@ -25,12 +25,12 @@ async fn closed_runs_go_when_the_time_of_their_kind_is_over() {
     kit.runtime.start_run(audit).await.unwrap();
     kit.runtime.terminate_run(&key("long"), "").await.unwrap();
     kit.advance(seconds(99));
-    assert_eq!(kit.runtime.tick().await.did.runs_deleted, 0);
+    assert_eq!(kit.runtime.tick().await.counts.runs_deleted, 0);
     kit.advance(seconds(60));
-    assert_eq!(kit.runtime.tick().await.did.runs_deleted, 1);
+    assert_eq!(kit.runtime.tick().await.counts.runs_deleted, 1);
     refused(kit.runtime.read_run(&key("short")).await, "run_not_found");
     kit.advance(seconds(3_600));
-    assert_eq!(kit.runtime.tick().await.did.runs_deleted, 1);
+    assert_eq!(kit.runtime.tick().await.counts.runs_deleted, 1);
     refused(kit.runtime.read_run(&key("long")).await, "run_not_found");
     kit.runtime.read_run(&key("open")).await.unwrap();
 }
@@ -42,7 +42,7 @@ async fn retention_looks_once_a_minute_and_takes_a_few_at_a_time() {
         kit.closed(&format!("r{number}")).await;
     }
     for expected in [256, 0, 256, 0, 88, 0] {
-        assert_eq!(kit.runtime.tick().await.did.runs_deleted, expected);
+        assert_eq!(kit.runtime.tick().await.counts.runs_deleted, expected);
         if expected == 0 {
             kit.advance(seconds(1));
         }

@@ -8,7 +8,7 @@ use crate::kit::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_is_heard_keeps_its_runs() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let held = kit.start_held(&worker, "r").await;
     let diary = open_diary(&worker, &held);
@@ -21,7 +21,7 @@ async fn a_worker_that_is_heard_keeps_its_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn heartbeats_come_three_to_a_lease() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let _worker = kit.worker("w");
     for _ in 0..60 {
         let tick = kit.runtime.tick().await;
@@ -34,7 +34,7 @@ async fn heartbeats_come_three_to_a_lease() {
 /// F13: a worker hangs past its lease, another one finishes its run, then the first one wakes up.
 #[tokio::test(start_paused = true)]
 async fn a_zombie_is_fenced_and_told() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let zombie = kit.worker("zombie");
     kit.runtime.tick().await;
     let mut stale = kit.start_held(&zombie, "r").await;
@@ -43,7 +43,7 @@ async fn a_zombie_is_fenced_and_told() {
     let other = kit.other_runtime();
     let heir = other.join_worker(profile("heir", 10));
     kit.advance(seconds(31));
-    assert_eq!(other.tick().await.did.workers_lost, 1);
+    assert_eq!(other.tick().await.counts.workers_lost, 1);
     let mut held = kit.next_held(&heir).await;
     assert!(held.epoch > stale.epoch);
     kit.commit(&mut held, vec![awaited(0, "x")]).await;
@@ -60,14 +60,14 @@ async fn a_zombie_is_fenced_and_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_the_store_has_forgotten_loses_its_runs_with_its_next_heartbeat() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.runtime.tick().await;
     let held = kit.start_held(&worker, "r").await;
     let diary = open_diary(&worker, &held);
     kit.start("on its way").await;
     kit.advance(seconds(31));
-    assert_eq!(kit.other_runtime().tick().await.did.workers_lost, 1);
+    assert_eq!(kit.other_runtime().tick().await.counts.workers_lost, 1);
     assert_eq!(diary.lost(), 0);
     kit.runtime.tick().await;
     assert_eq!(diary.lost(), 1);
@@ -78,7 +78,7 @@ async fn a_worker_the_store_has_forgotten_loses_its_runs_with_its_next_heartbeat
 
 #[tokio::test(start_paused = true)]
 async fn an_input_under_a_newer_claim_tells_the_old_holder() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let zombie = kit.worker("zombie");
     kit.runtime.tick().await;
     let stale = kit.start_held(&zombie, "r").await;
@@ -94,7 +94,7 @@ async fn an_input_under_a_newer_claim_tells_the_old_holder() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_cannot_reach_the_store_stops_before_its_lease_ends() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.runtime.tick().await;
     let held = kit.start_held(&worker, "r").await;
@@ -115,7 +115,7 @@ async fn a_worker_that_cannot_reach_the_store_stops_before_its_lease_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_heartbeat_that_never_returns_counts_as_none() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.runtime.tick().await;
     let held = kit.start_held(&worker, "r").await;
@@ -128,13 +128,13 @@ async fn a_heartbeat_that_never_returns_counts_as_none() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_left_sends_no_more_heartbeats() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.runtime.tick().await;
     worker.leave().await;
     let before = kit.store.calls("heartbeat");
     kit.advance(seconds(31));
-    assert_eq!(kit.runtime.tick().await.did.workers_lost, 1);
+    assert_eq!(kit.runtime.tick().await.counts.workers_lost, 1);
     assert_eq!(kit.store.calls("heartbeat"), before);
 }
 
@@ -142,7 +142,7 @@ async fn who_has_left_sends_no_more_heartbeats() {
 /// was taken from the worker but stayed leased to it, so that no worker executed it again.
 #[tokio::test(start_paused = true)]
 async fn the_first_heartbeat_takes_nothing_that_was_claimed_meanwhile() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let answer = kit.store.stall_once("heartbeat", When::After);
     let runtime = kit.runtime.clone();

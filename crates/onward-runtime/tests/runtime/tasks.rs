@@ -10,8 +10,8 @@ use onward_store::TaskQuery;
 use crate::faulty::When;
 use crate::kit::*;
 
-async fn scheduled(options: TaskOptions) -> (Kit, LocalConnection, HeldRun) {
-    let kit = Kit::new();
+async fn scheduled(options: TaskOptions) -> (Harness, LocalConnection, HeldRun) {
+    let kit = Harness::new();
     let worker = kit.worker("w");
     kit.runtime.tick().await;
     let mut held = kit.start_held(&worker, "r").await;
@@ -35,7 +35,7 @@ fn done() -> TaskReport {
 }
 
 /// Returns the failure in the run's log.
-async fn failure(kit: &Kit) -> Failure {
+async fn failure(kit: &Harness) -> Failure {
     let records = kit.runtime.read_log(&key("r"), None, Index(0), 100).await.unwrap();
     let failed = records.into_iter().flat_map(|record| record.events).find_map(|event| match event {
         Event::TaskFailed(event) => Some(event.failure),
@@ -45,7 +45,7 @@ async fn failure(kit: &Kit) -> Failure {
 }
 
 /// Advances the clock by `span` seconds, with heartbeats of the worker's session.
-async fn pass(kit: &Kit, span: u64) {
+async fn pass(kit: &Harness, span: u64) {
     for _ in 0..span {
         kit.advance(seconds(1));
         kit.runtime.tick().await;
@@ -55,7 +55,7 @@ async fn pass(kit: &Kit, span: u64) {
 /// KI4: a worker that does not declare a kind internal may be an older one.
 #[tokio::test(start_paused = true)]
 async fn an_internal_kind_stays_internal_until_it_is_removed() {
-    let (kit, namespace) = (Kit::new(), Namespace::default());
+    let (kit, namespace) = (Harness::new(), Namespace::default());
     let said = |is_internal, input: Option<Payload>| {
         let (kind, namespace, output) = (name("mail"), Namespace::default(), None);
         vec![KindSchemas {
@@ -144,7 +144,7 @@ async fn a_completed_task_is_an_input_of_its_run_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queued_task_wakes_a_waiting_worker_and_an_idle_one_asks_once_per_fallback() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     assert!(waits(worker.next_tasks(1)).await);
@@ -180,7 +180,7 @@ async fn a_failed_attempt_is_tried_again_when_its_pause_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_nobody_takes_in_time_fails() {
+async fn a_task_that_is_not_claimed_in_time_fails() {
     let (kit, worker, _held) = scheduled(TaskOptions { queued_timeout_ms: Some(5_000), ..Default::default() }).await;
     pass(&kit, 4).await;
     assert_eq!(kit.log("r").await.len(), 2);
@@ -238,7 +238,7 @@ async fn a_task_that_promised_heartbeats_is_not_kept_alive_without() {
 }
 
 /// Claims a task with a worker that then vanishes.
-async fn vanish(kit: &Kit, number: u32) -> Task {
+async fn vanish(kit: &Harness, number: u32) -> Task {
     let other = kit.other_runtime();
     let worker = other.join_worker(profile(&format!("vanishing {number}"), 1));
     let task = next_task(&worker).await;
@@ -368,7 +368,7 @@ async fn a_task_that_an_absent_worker_could_not_give_back_is_not_kept_alive() {
 /// R9: the run waits for its one task and has no code to query or to run.
 #[tokio::test(start_paused = true)]
 async fn a_standalone_task_is_neither_asked_nor_driven() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let start = StartTaskRequest {
         task: key("t"),

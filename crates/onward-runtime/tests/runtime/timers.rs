@@ -8,7 +8,7 @@ use onward_store::{Change, Clock, Listener, Store};
 
 use crate::kit::*;
 
-async fn sleeping(kit: &Kit, span: std::time::Duration) -> HeldRun {
+async fn sleeping(kit: &Harness, span: std::time::Duration) -> HeldRun {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     kit.commit(&mut held, vec![timer(0, kit.clock.now().after(span))]).await;
@@ -18,22 +18,22 @@ async fn sleeping(kit: &Kit, span: std::time::Duration) -> HeldRun {
 
 #[tokio::test]
 async fn a_timer_fires_once_and_never_early() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let due = kit.clock.now().after(seconds(10));
     sleeping(&kit, seconds(10)).await;
     kit.clock.set(Timestamp(due.0 - 1));
     let tick = kit.runtime.tick().await;
-    assert_eq!((tick.did.timers_fired, tick.next_due), (0, Some(due)));
+    assert_eq!((tick.counts.timers_fired, tick.next_due), (0, Some(due)));
     kit.clock.set(due);
-    assert_eq!(kit.runtime.tick().await.did.timers_fired, 1);
-    assert_eq!(kit.runtime.tick().await.did.timers_fired, 0);
+    assert_eq!(kit.runtime.tick().await.counts.timers_fired, 1);
+    assert_eq!(kit.runtime.tick().await.counts.timers_fired, 0);
     assert_eq!(kit.log("r").await, ["run_started", "timer_started", "timer_fired"]);
 }
 
 #[tokio::test]
 async fn a_timer_whose_firing_was_not_heard_of_fires_no_second_time() {
     for when in [crate::faulty::When::Before, crate::faulty::When::After] {
-        let kit = Kit::new();
+        let kit = Harness::new();
         sleeping(&kit, seconds(10)).await;
         kit.advance(seconds(10));
         kit.store.fail_once("expire", when);
@@ -44,7 +44,7 @@ async fn a_timer_whose_firing_was_not_heard_of_fires_no_second_time() {
 
 #[tokio::test]
 async fn a_canceled_timer_never_fires() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let mut held = sleeping(&kit, seconds(10)).await;
     kit.commit(&mut held, vec![WaitCanceled { call_id: at(0) }.into()]).await;
     kit.advance(seconds(60));
@@ -54,28 +54,28 @@ async fn a_canceled_timer_never_fires() {
 
 #[tokio::test]
 async fn a_paused_runs_timer_keeps_its_remaining_time() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     sleeping(&kit, seconds(10)).await;
     kit.advance(seconds(4));
     let pause = RunPaused::because(PauseReason::Requested, "");
     kit.runtime.pause_run(&key("r"), pause).await.unwrap();
     kit.advance(seconds(3_600));
-    assert_eq!(kit.runtime.tick().await.did.timers_fired, 0);
+    assert_eq!(kit.runtime.tick().await.counts.timers_fired, 0);
     kit.runtime.resume_run(&key("r"), None).await.unwrap();
     kit.advance(seconds(5));
-    assert_eq!(kit.runtime.tick().await.did.timers_fired, 0);
+    assert_eq!(kit.runtime.tick().await.counts.timers_fired, 0);
     kit.advance(seconds(1));
-    assert_eq!(kit.runtime.tick().await.did.timers_fired, 1);
+    assert_eq!(kit.runtime.tick().await.counts.timers_fired, 1);
 }
 
 #[tokio::test]
 async fn two_runtimes_over_one_store_fire_a_timer_once() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let other = kit.other_runtime();
     sleeping(&kit, seconds(10)).await;
     kit.advance(seconds(10));
     let (one, two) = tokio::join!(kit.runtime.tick(), other.tick());
-    assert_eq!(one.did.timers_fired + two.did.timers_fired, 1);
+    assert_eq!(one.counts.timers_fired + two.counts.timers_fired, 1);
     assert_eq!(kit.log("r").await, ["run_started", "timer_started", "timer_fired"]);
 }
 
@@ -97,7 +97,7 @@ impl Listener for Fired {
 #[tokio::test]
 async fn ten_thousand_due_timers_fire_in_bounded_passes_oldest_first() {
     let count: u64 = if std::env::var_os("ONWARD_SLOW").is_some() { 10_000 } else { 2_000 };
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.runtime.join_worker(profile("w", usize::MAX));
     let begun = kit.clock.now();
     for number in 0..count {
@@ -116,7 +116,7 @@ async fn ten_thousand_due_timers_fire_in_bounded_passes_oldest_first() {
     let fired = Arc::new(Fired::default());
     kit.store.memory.subscribe(fired.clone());
     kit.clock.set(begun.after(seconds(20)));
-    assert_eq!(kit.runtime.tick().await.did.timers_fired, count);
+    assert_eq!(kit.runtime.tick().await.counts.timers_fired, count);
     let passes = kit.store.calls("expire") as u64;
     assert!((count / 256..count / 256 + 3).contains(&passes), "{passes} passes");
     let order: Vec<u64> = fired.0.lock().unwrap().iter().map(|id| id[1..].parse::<u64>().unwrap() * 7_919 % count).collect();

@@ -8,7 +8,7 @@ use onward_runtime::export_run;
 use crate::kit::*;
 
 /// Creates a parent that waits for its child `c` at call id 0.
-async fn waiting_parent(kit: &Kit) {
+async fn waiting_parent(kit: &Harness) {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "p").await;
     kit.commit(&mut held, vec![child(0, "c", OnParentClose::Cancel)]).await;
@@ -18,7 +18,7 @@ async fn waiting_parent(kit: &Kit) {
 
 /// Creates a run in another store that names `parent` as its parent.
 async fn made_elsewhere(key: RunKey, parent: &RunKey, is_closed: bool) -> ExportedRun {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start(key.id.as_str()).await;
     if is_closed {
         kit.runtime.terminate_run(&crate::kit::key(key.id.as_str()), "forged").await.unwrap();
@@ -40,7 +40,7 @@ async fn made_elsewhere(key: RunKey, parent: &RunKey, is_closed: bool) -> Export
 #[tokio::test(start_paused = true)]
 async fn an_imported_run_never_answers_a_run_of_another_namespace() {
     for is_closed in [true, false] {
-        let kit = Kit::new();
+        let kit = Harness::new();
         waiting_parent(&kit).await;
         for id in ["c", "x"] {
             let evil = RunKey::new(Namespace::new("evil").unwrap(), RunId::new(id).unwrap());
@@ -56,7 +56,7 @@ async fn an_imported_run_never_answers_a_run_of_another_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn an_imported_run_answers_only_the_parent_that_asked_for_it() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     waiting_parent(&kit).await;
     // A closed one is imported and sends nothing; an open one would send its result when it ends.
     let closed = made_elsewhere(key("x"), &key("p"), true).await;
@@ -72,7 +72,7 @@ async fn a_tree_moves_and_its_child_answers_in_whatever_order_it_comes() {
     for child_ends_before in [true, false] {
         for parent_first in [true, false] {
             for together in [true, false] {
-                let (from, to) = (Kit::new(), Kit::new());
+                let (from, to) = (Harness::new(), Harness::new());
                 waiting_parent(&from).await;
                 if child_ends_before {
                     from.runtime.terminate_run(&key("c"), "").await.unwrap(); // its outbox is not delivered and not exported
@@ -103,7 +103,7 @@ async fn a_tree_moves_and_its_child_answers_in_whatever_order_it_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_parent_that_comes_alone_starts_its_child() {
-    let (from, to) = (Kit::new(), Kit::new());
+    let (from, to) = (Harness::new(), Harness::new());
     waiting_parent(&from).await;
     let parent = export_run(&from.runtime, &key("p")).await.unwrap();
     to.runtime.import_runs(vec![parent]).await.unwrap();

@@ -9,13 +9,13 @@ fn answer(id: &str) -> Event {
     UpdateAnswered { update_id: id.to_owned(), result: Ok(text("done")) }.into()
 }
 
-async fn update(kit: &Kit, id: &str) -> Result<Result<onward_core::Payload, Failure>, onward_runtime::RuntimeError> {
+async fn update(kit: &Harness, id: &str) -> Result<Result<onward_core::Payload, Failure>, onward_runtime::RuntimeError> {
     kit.runtime.update_run(&key("r"), id, name("address"), text("new")).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_update_returns_what_the_run_answered() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let answered = async {
@@ -32,7 +32,7 @@ async fn an_update_returns_what_the_run_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn an_update_that_the_run_did_not_live_to_answer_is_unanswered() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let ended = async {
@@ -47,7 +47,7 @@ async fn an_update_that_the_run_did_not_live_to_answer_is_unanswered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_generation_that_continued_without_the_update_will_not_answer() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let went_on = async {
@@ -60,7 +60,7 @@ async fn a_generation_that_continued_without_the_update_will_not_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn an_update_that_went_along_is_answered_by_the_generation_that_has_it_then() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let u1 = UpdateReceived { update_id: "u1".to_owned(), name: name("address"), payload: text("new") };
@@ -83,7 +83,7 @@ async fn an_update_that_went_along_is_answered_by_the_generation_that_has_it_the
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_an_earlier_generation_is_found_again() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let answered = async {
@@ -98,7 +98,7 @@ async fn an_answer_of_an_earlier_generation_is_found_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_update_waits_and_an_unknown_run_is_not_found() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     assert!(waits(update(&kit, "u1")).await);
     refused(kit.runtime.update_run(&key("nobody"), "u1", name("x"), text("")).await, "run_not_found");

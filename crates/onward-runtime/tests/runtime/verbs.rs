@@ -17,7 +17,7 @@ fn paused() -> RunPaused {
 
 #[tokio::test]
 async fn the_same_start_again_finds_the_run() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     assert!(kit.runtime.start_run(start("r")).await.unwrap().created);
     assert!(!kit.runtime.start_run(start("r")).await.unwrap().created);
     refused(kit.runtime.start_run(StartRequest { input: text("other"), ..start("r") }).await, "run_exists");
@@ -25,7 +25,7 @@ async fn the_same_start_again_finds_the_run() {
 
 #[tokio::test]
 async fn a_signal_with_the_start_comes_right_behind_it_and_only_once() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let signal = Signal { signal_id: Some("s1".into()), ..signal("paid") };
     for repeated in [false, true] {
         let started = kit.runtime.start_run(StartRequest { signal: Some(signal.clone()), ..start("r") }).await.unwrap();
@@ -36,7 +36,7 @@ async fn a_signal_with_the_start_comes_right_behind_it_and_only_once() {
 
 #[tokio::test]
 async fn a_signal_id_again_is_the_same_signal() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let signal = Signal { signal_id: Some("s1".into()), ..signal("paid") };
     let first = kit.runtime.signal_run(&key("r"), signal.clone()).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_signal_id_again_is_the_same_signal() {
 
 #[tokio::test]
 async fn an_unknown_run_is_not_found_by_any_verb() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let (runtime, key) = (&kit.runtime, &key("nobody"));
     refused(runtime.signal_run(key, signal("x")).await, "run_not_found");
     refused(runtime.cancel_run(key, "").await, "run_not_found");
@@ -63,7 +63,7 @@ async fn an_unknown_run_is_not_found_by_any_verb() {
 
 #[tokio::test]
 async fn a_closed_run_takes_nothing_more() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.closed("r").await;
     let (runtime, key) = (&kit.runtime, &key("r"));
     refused(runtime.signal_run(key, signal("x")).await, "run_closed");
@@ -76,7 +76,7 @@ async fn a_closed_run_takes_nothing_more() {
 
 #[tokio::test]
 async fn ids_and_texts_have_limits_and_nothing_is_written_over_them() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let (runtime, key) = (&kit.runtime, &key("r"));
     let error = RuntimeError::from(Name::new("n".repeat(256)).unwrap_err());
@@ -98,7 +98,7 @@ async fn ids_and_texts_have_limits_and_nothing_is_written_over_them() {
 
 #[tokio::test]
 async fn a_request_to_cancel_is_left_to_the_code_and_terminate_is_not() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     kit.runtime.cancel_run(&key("r"), "changed my mind").await.unwrap();
     let view = kit.runtime.read_run(&key("r")).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_request_to_cancel_is_left_to_the_code_and_terminate_is_not() {
 
 #[tokio::test]
 async fn a_paused_run_stands_still_until_it_is_resumed() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     refused(kit.runtime.resume_run(&key("r"), None).await, "run_not_paused");
     kit.runtime.pause_run(&key("r"), paused()).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_paused_run_stands_still_until_it_is_resumed() {
 
 #[tokio::test]
 async fn only_a_closed_run_can_be_deleted() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     refused(kit.runtime.delete_run(&key("r"), "gdpr").await, "run_busy");
     kit.runtime.terminate_run(&key("r"), "").await.unwrap();
@@ -134,7 +134,7 @@ async fn only_a_closed_run_can_be_deleted() {
 
 #[tokio::test]
 async fn lists_show_runs_and_open_approvals_only() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     kit.commit(&mut held, vec![approval(0, &[], None), promise(1)]).await;
@@ -150,7 +150,7 @@ async fn lists_show_runs_and_open_approvals_only() {
 
 #[tokio::test]
 async fn a_view_shows_what_the_run_waits_for() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     kit.commit(&mut held, vec![approval(0, &[], None), awaited(1, "paid")]).await;
@@ -161,7 +161,7 @@ async fn a_view_shows_what_the_run_waits_for() {
 
 #[tokio::test]
 async fn a_log_longer_than_a_page_is_read_whole() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     for _ in 0..2_500 {
         kit.runtime.signal_run(&key("r"), signal("x")).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_log_longer_than_a_page_is_read_whole() {
 /// A client that starts a run need not have its code.
 #[tokio::test]
 async fn a_start_without_a_version_is_pinned_to_the_current_one_of_the_latest_worker() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let with = |id: &str, current: &[(&str, &str)]| {
         let knows = [None, Some(name("v1")), Some(name("v2"))];
         kit.runtime.join_worker(WorkerProfile {
@@ -202,7 +202,7 @@ async fn a_start_without_a_version_is_pinned_to_the_current_one_of_the_latest_wo
 /// R10: a run that was deleted and started again is another one, also for forks.
 #[tokio::test]
 async fn a_fork_of_a_run_is_not_taken_for_one_of_its_namesake() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let fork = async || {
         let wanted = ForkRequest { id: Some(RunId::new("copy").unwrap()), ..ForkRequest::new(key("r"), 7) };
         kit.runtime.fork_run(wanted, false, CallContext::default()).await
@@ -219,7 +219,7 @@ async fn a_fork_of_a_run_is_not_taken_for_one_of_its_namesake() {
 /// `BulkRuns` needs the scope `operate`, `BulkDelete` the scope `admin`: neither method takes the verbs of the other.
 #[tokio::test]
 async fn a_bulk_method_takes_only_its_own_verbs() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let request = |verb: &str| BulkRequest {
         verb: verb.to_owned(),
         filter: Default::default(),

@@ -7,7 +7,7 @@ use crate::kit::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_returns_after_an_append_and_not_before() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     kit.start("other").await;
     let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
@@ -22,7 +22,7 @@ async fn a_watch_returns_after_an_append_and_not_before() {
 
 #[tokio::test(start_paused = true)]
 async fn an_append_while_the_watch_is_made_is_a_change() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let append = |memory: &onward_store::MemoryStore| {
         let asked = onward_core::event::CancelRequested { reason: String::new() };
@@ -37,7 +37,7 @@ async fn an_append_while_the_watch_is_made_is_a_change() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_hears_nothing_looks_for_itself() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
     kit.store.go_deaf();
@@ -47,7 +47,7 @@ async fn a_watch_that_hears_nothing_looks_for_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_very_long_costs_few_looks() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.start("r").await;
     let before = kit.store.calls("read_run");
     let waited = tokio::time::timeout(seconds(3_600), kit.runtime.wait_for_outcome(&key("r"))).await;
@@ -57,7 +57,7 @@ async fn waiting_for_very_long_costs_few_looks() {
 
 #[tokio::test(start_paused = true)]
 async fn the_watch_of_a_deleted_run_says_so() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     kit.closed("r").await;
     let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
     kit.runtime.delete_run(&key("r"), "").await.unwrap();
@@ -69,7 +69,7 @@ async fn the_watch_of_a_deleted_run_says_so() {
 async fn the_end_is_never_missed() {
     for deaf in [false, true] {
         for moment in 0..4 {
-            let kit = Kit::new();
+            let kit = Harness::new();
             kit.start("r").await;
             if deaf {
                 kit.store.go_deaf();
@@ -100,7 +100,7 @@ async fn the_end_is_never_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_run_is_the_end_of_its_last_generation() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let story = async {
@@ -117,7 +117,7 @@ async fn the_end_of_a_run_is_the_end_of_its_last_generation() {
 
 #[tokio::test(start_paused = true)]
 async fn a_heard_end_is_not_read_again() {
-    let kit = Kit::new();
+    let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
     let (reads, end) = (kit.store.calls("read_log"), async {

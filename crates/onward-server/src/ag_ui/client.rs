@@ -48,7 +48,7 @@ impl KnownMessages {
     }
 
     /// Records the message that an event creates at the client.
-    pub fn hear(&mut self, event: &Value) {
+    pub fn record_event(&mut self, event: &Value) {
         let id = match event["type"].as_str() {
             Some("TEXT_MESSAGE_START" | "TOOL_CALL_RESULT") => &event["messageId"],
             Some("TOOL_CALL_START") => &event["parentMessageId"],

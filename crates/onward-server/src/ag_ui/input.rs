@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::messages::EntryContent;
-use super::parts::{self, Room};
+use super::parts::{self, AttachmentLimit};
 use crate::http::problem::{Problem, RequestError};
 
 /// Longest thread id that is used in the run id unchanged; longer ones are hashed.
@@ -111,7 +111,8 @@ impl UserMessage {
     /// Returns the content in the client's format.
     pub fn sent(&self) -> Value {
         let blocks = self.content["blocks"].as_array();
-        blocks.map_or_else(|| Value::String(self.text.clone()), |blocks| parts::content(blocks, &mut Room::endless()))
+        blocks
+            .map_or_else(|| Value::String(self.text.clone()), |blocks| parts::content(blocks, &mut AttachmentLimit::unlimited()))
     }
 
     pub fn payload(&self) -> Payload {
@@ -158,8 +159,8 @@ fn misshapen(message: &Value) -> Option<String> {
     let Some(id) = message["id"].as_str().filter(|id| !id.is_empty()) else {
         return Some("a user message has no `id`".to_owned());
     };
-    let is_said = message["content"].is_string() || message["content"].is_array();
-    (!is_said).then(|| format!("`content` of message `{id}` must be a text or a list of parts"))
+    let has_content = message["content"].is_string() || message["content"].is_array();
+    (!has_content).then(|| format!("`content` of message `{id}` must be a text or a list of parts"))
 }
 
 /// Returns a message of the thread's first request in the format of the run's input, with its parts as blocks.
@@ -168,7 +169,8 @@ fn brought_along(message: &Value) -> Value {
     if let Some(parts) = message["content"].as_array() {
         let blocks: Vec<Value> = parts.iter().filter_map(parts::block).collect();
         let has_more = blocks.iter().any(parts::is_attachment);
-        message["content"] = if has_more { json!({"blocks": blocks}) } else { parts::content(&blocks, &mut Room::endless()) };
+        message["content"] =
+            if has_more { json!({"blocks": blocks}) } else { parts::content(&blocks, &mut AttachmentLimit::unlimited()) };
     }
     message
 }
@@ -257,7 +259,7 @@ impl Started {
         Started { messages: input["messages"].as_array().cloned().unwrap_or_default() }
     }
 
-    pub fn says(&self, message: &UserMessage) -> Again {
+    pub fn compare(&self, message: &UserMessage) -> Again {
         let Some(known) = self.messages.iter().find(|known| known["id"] == message.id.as_str()) else { return Again::New };
         let known = UserMessage::recorded(known).filter(|_| known["role"] == "user");
         // A client that got the conversation from us may have only the text of a message.

@@ -8,15 +8,15 @@ use onward_core::{Hash, Name, RunKey};
 use onward_runtime::{ENTRIES_MAX, EntryQuery, Runtime, RuntimeError};
 use serde_json::{Value, json};
 
-use super::parts::{self, Room};
+use super::parts::{self, AttachmentLimit};
 
-/// Returns the last [`ENTRIES_MAX`] entries of the conversation that ends in `leaf`, oldest first; `room` limits the attachments.
+/// Returns the last [`ENTRIES_MAX`] entries of the conversation that ends in `leaf`, oldest first; `limit` limits the attachments.
 /// Entries after the last response are returned whole: a client sends them again, and the content must be the same.
 pub(super) async fn conversation(
     runtime: &Runtime,
     key: &RunKey,
     leaf: Option<Hash>,
-    mut room: Room,
+    mut limit: AttachmentLimit,
 ) -> Result<Vec<EntryContent>, RuntimeError> {
     let (mut found, mut is_answered) = (Vec::new(), false);
     let mut next = leaf.map(EntryCursor::from);
@@ -26,8 +26,11 @@ pub(super) async fn conversation(
         let page = runtime.read_entries(key, query).await?;
         for entry in page.entries.iter().rev() {
             is_answered |= matches!(entry.role.as_str(), "assistant" | "tool");
-            let content =
-                if is_answered { EntryContent::read(entry, &mut room) } else { EntryContent::read(entry, &mut Room::endless()) };
+            let content = if is_answered {
+                EntryContent::read(entry, &mut limit)
+            } else {
+                EntryContent::read(entry, &mut AttachmentLimit::unlimited())
+            };
             found.push(content);
         }
         next = page.before;
@@ -41,11 +44,11 @@ pub(super) async fn entry(
     runtime: &Runtime,
     key: &RunKey,
     position: &StreamEntry,
-    mut room: Room,
+    mut limit: AttachmentLimit,
 ) -> Result<Option<EntryContent>, RuntimeError> {
     let cursor = EntryCursor { id: position.id, generation: Some(position.generation) };
     let query = EntryQuery { leaf: Some(cursor), before: None, limit: 1 };
-    Ok(runtime.read_entries(key, query).await?.entries.pop().map(|entry| EntryContent::read(&entry, &mut room)))
+    Ok(runtime.read_entries(key, query).await?.entries.pop().map(|entry| EntryContent::read(&entry, &mut limit)))
 }
 
 /// Returns whether the message id is the id of an entry: then the client got the message from us.
@@ -77,7 +80,7 @@ pub(super) struct EntryContent {
 }
 
 impl EntryContent {
-    pub fn read(entry: &Entry, room: &mut Room) -> EntryContent {
+    pub fn read(entry: &Entry, limit: &mut AttachmentLimit) -> EntryContent {
         let content: Value = entry.content.read().unwrap_or_else(|_| Value::String("(not readable here)".to_owned()));
         let mut read = EntryContent {
             entry: entry.id,
@@ -93,9 +96,9 @@ impl EntryContent {
         match (&content, content["blocks"].as_array(), content["text"].as_str()) {
             (Value::String(text), ..) => read.text.clone_from(text),
             (_, Some(blocks), _) => {
-                blocks.iter().for_each(|block| read.take(block, room));
+                blocks.iter().for_each(|block| read.take(block, limit));
                 if blocks.iter().any(parts::is_attachment) {
-                    read.content = parts::content(blocks, room);
+                    read.content = parts::content(blocks, limit);
                 }
             }
             (_, _, Some(text)) => text.clone_into(&mut read.text),
@@ -129,7 +132,7 @@ impl EntryContent {
         (!self.text.trim().is_empty()).then(|| (id, format!("A tool reports:\n{}", self.text)))
     }
 
-    fn take(&mut self, block: &Value, room: &mut Room) {
+    fn take(&mut self, block: &Value, limit: &mut AttachmentLimit) {
         let text = |name: &str| block[name].as_str().unwrap_or_default();
         match text("type") {
             "text" | "refusal" => self.text.push_str(text("text")),
@@ -137,7 +140,7 @@ impl EntryContent {
             "tool_call" => self.calls.push((text("id").to_owned(), text("name").to_owned(), text("arguments").to_owned())),
             "tool_result" => {
                 let blocks = block["blocks"].as_array().map(Vec::as_slice).unwrap_or_default();
-                self.results.push((text("call_id").to_owned(), parts::content(blocks, room)));
+                self.results.push((text("call_id").to_owned(), parts::content(blocks, limit)));
             }
             _ => {}
         }

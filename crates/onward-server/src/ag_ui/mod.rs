@@ -46,7 +46,7 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     if is_there {
         let unsent_messages = request.unsent_messages().await?;
         request.decide().await?;
-        request.tell(&unsent_messages).await?;
+        request.send_messages(&unsent_messages).await?;
         sent = request.input.new_messages();
     }
     let (events, sink) = sse::channel(&request.server);
@@ -111,7 +111,7 @@ impl AgUiRequest {
         let first = self.runtime().read_log(&self.key, Some(0), Index(0), 1).await?;
         let started = first.first().and_then(|record| record.started()).map(|started| Started::read(&started.input));
         let started = started.unwrap_or_default();
-        let seen = messages.iter().map(|message| started.says(message)).collect::<Vec<_>>();
+        let seen = messages.iter().map(|message| started.compare(message)).collect::<Vec<_>>();
         if let Some((message, _)) = messages.iter().zip(&seen).find(|(_, seen)| **seen == Again::Other) {
             let what = format!("the message `{}`", message.id);
             return Err(RuntimeError::from(StoreError::IdTaken { key: self.key.clone(), what, index: Index(0) }).into());
@@ -126,7 +126,7 @@ impl AgUiRequest {
         Ok(unsent_messages)
     }
 
-    async fn tell(&self, messages: &[UserMessage]) -> Result<(), Problem> {
+    async fn send_messages(&self, messages: &[UserMessage]) -> Result<(), Problem> {
         for message in messages {
             let signal = Signal { name: Name::new(MESSAGE)?, payload: message.payload(), signal_id: Some(message.id.clone()) };
             let request = SignalRequest { run: self.key.clone(), signal };

@@ -21,16 +21,16 @@ const BASE64: GeneralPurpose =
 
 /// Size limit of the attachments that a client gets, as it sends them back with the next request. Attachments beyond it are sent
 /// by hash.
-pub(super) struct Room(usize);
+pub(super) struct AttachmentLimit(usize);
 
-impl Room {
-    pub fn endless() -> Room {
-        Room(usize::MAX)
+impl AttachmentLimit {
+    pub fn unlimited() -> AttachmentLimit {
+        AttachmentLimit(usize::MAX)
     }
 
     /// Returns half of the size of a request, so that there is room for something new.
-    pub fn within(request_bytes: usize) -> Room {
-        Room(request_bytes / 2)
+    pub fn within(request_bytes: usize) -> AttachmentLimit {
+        AttachmentLimit(request_bytes / 2)
     }
 
     fn take(&mut self, bytes: usize) -> bool {
@@ -73,14 +73,14 @@ pub(super) fn is_attachment(block: &Value) -> bool {
 }
 
 /// Returns the content of a message with these blocks: a text, or parts if there are attachments.
-pub(super) fn content(blocks: &[Value], room: &mut Room) -> Value {
+pub(super) fn content(blocks: &[Value], limit: &mut AttachmentLimit) -> Value {
     if !blocks.iter().any(is_attachment) {
         return blocks.iter().filter_map(|block| block["text"].as_str()).collect::<String>().into();
     }
-    blocks.iter().filter_map(|block| part(block, room)).collect()
+    blocks.iter().filter_map(|block| part(block, limit)).collect()
 }
 
-fn part(block: &Value, room: &mut Room) -> Option<Value> {
+fn part(block: &Value, limit: &mut AttachmentLimit) -> Option<Value> {
     if !is_attachment(block) {
         return Some(json!({"type": "text", "text": block["text"].as_str()?}));
     }
@@ -92,7 +92,7 @@ fn part(block: &Value, room: &mut Room) -> Option<Value> {
     let value = value.as_str()?;
     let source = match given.as_str() {
         "url" => json!({"type": "url", "value": value, "mimeType": media_type}),
-        "base64" if room.take(value.len()) => json!({"type": "data", "value": value, "mimeType": media_type}),
+        "base64" if limit.take(value.len()) => json!({"type": "data", "value": value, "mimeType": media_type}),
         "base64" => file(&hash(value)?),
         "hash" => file(value),
         _ => return None,

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::stream::{Spoken, StreamContent, StreamEntry};
+use onward_core::stream::{StreamContent, StreamEntry, TaskFrame};
 use onward_core::{CallId, Hash, RunId};
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ impl Translator {
 
     pub fn take(&mut self, content: &StreamContent, out: &mut Vec<Value>) -> TranslatorNeed {
         match content {
-            StreamContent::Spoken(spoken) => self.speak(spoken, out),
+            StreamContent::TaskFrame(task_frame) => self.add_frame(task_frame, out),
             StreamContent::AttemptFailed(failed) => out.push(custom("attempt_failed", &json!(failed))),
             StreamContent::AttemptReset(reset) => {
                 let key = (reset.generation, reset.task.clone());
@@ -117,14 +117,14 @@ impl Translator {
         TranslatorNeed::Snapshot
     }
 
-    fn speak(&mut self, spoken: &Spoken, out: &mut Vec<Value>) {
-        let key = (spoken.generation, spoken.task.clone());
+    fn add_frame(&mut self, task_frame: &TaskFrame, out: &mut Vec<Value>) {
+        let key = (task_frame.generation, task_frame.task.clone());
         let resets = self.resets.get(&key).copied().unwrap_or_default();
         let draft = self.drafts.entry(key).or_insert_with(|| {
-            let id = format!("{}~{}~{}", self.run, spoken.generation, spoken.task);
+            let id = format!("{}~{}~{}", self.run, task_frame.generation, task_frame.task);
             TaskOutput { reasoning_id: format!("{id}~{resets}"), id, ..TaskOutput::default() }
         });
-        let frame: Value = spoken.frame.read().unwrap_or_default();
+        let frame: Value = task_frame.frame.read().unwrap_or_default();
         draft.take(&frame, out);
     }
 
@@ -155,7 +155,7 @@ impl Translator {
     }
 
     /// Returns whether a task is producing output.
-    pub fn is_speaking(&self) -> bool {
+    pub fn is_streaming(&self) -> bool {
         !self.drafts.is_empty()
     }
 

@@ -21,7 +21,7 @@ use super::client::KnownMessages;
 use super::finish::{FinishOutcome, Finished};
 use super::input::{RunAgentInput, UserMessage};
 use super::messages::{conversation, entry, messages};
-use super::parts::Room;
+use super::parts::AttachmentLimit;
 use super::translate::{Translator, TranslatorNeed, custom};
 use crate::auth::Pass;
 use crate::http::documents::OneBlocker;
@@ -32,10 +32,10 @@ use crate::server::Server;
 const WORKER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Interval of checks for approvals of runs below, while the run waits for them.
-const LOOK_BELOW: Duration = Duration::from_millis(250);
+const DESCENDANTS_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval of checks what the run's tasks are blocked on, while there is no output.
-const LOOK_BLOCKED: Duration = Duration::from_secs(1);
+const BLOCKED_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of runs below that are checked for activity and for what blocks them; with more, approvals are reported anyway.
 const BELOW_MAX: usize = 100;
@@ -49,15 +49,15 @@ pub(super) struct AgUiTurn {
     offset: Option<String>,
     /// State of the run that was sent last.
     state: Option<Value>,
-    /// First generation whose final state was not sent; valid once `has_looked` is set.
+    /// First generation whose final state was not sent; valid once `has_read` is set.
     generation: u32,
-    has_looked: bool,
+    has_read: bool,
     client: KnownMessages,
     /// Time since which no worker can take the run.
     alone_since: Option<Instant>,
     /// Blocked tasks of the run and the runs below that were sent last, and the time of the last check below.
     blocked: Vec<BlockedTask>,
-    looked_below: Option<Instant>,
+    descendants_checked_at: Option<Instant>,
     out: Vec<Value>,
     sink: Sink,
 }
@@ -72,7 +72,7 @@ struct BlockedTask {
 }
 
 /// Progress of a run.
-enum Rest {
+enum Progress {
     /// Continues by itself.
     Busy,
     /// Needs a signal or a promise.
@@ -99,11 +99,11 @@ impl AgUiTurn {
             offset: None,
             state: None,
             generation: 0,
-            has_looked: false,
+            has_read: false,
             client,
             alone_since: None,
             blocked: Vec::new(),
-            looked_below: None,
+            descendants_checked_at: None,
             out: Vec::new(),
             sink,
         }
@@ -112,7 +112,7 @@ impl AgUiTurn {
     /// Sends events until the agent is idle or the credential is no longer valid; sends the error if there is one.
     pub async fn run(mut self, pass: Option<Pass>) {
         let server = self.server.clone();
-        if let Some(problem) = sse::problem_of(self.tell(), pass, &server).await {
+        if let Some(problem) = sse::problem_of(self.send_events(), pass, &server).await {
             self.fail(problem.code, &problem.detail);
             drop(self.flush().await); // the client may be gone
         }
@@ -122,7 +122,7 @@ impl AgUiTurn {
         self.server.runtime()
     }
 
-    async fn tell(&mut self) -> Result<(), StreamError> {
+    async fn send_events(&mut self) -> Result<(), StreamError> {
         let (thread_id, run_id) = (&self.thread_id, &self.run_id);
         self.out.push(json!({"type": "RUN_STARTED", "threadId": thread_id, "runId": run_id}));
         self.flush().await?;
@@ -137,35 +137,40 @@ impl AgUiTurn {
         loop {
             // Frames are read after the view, so everything that was emitted before the run became idle is sent.
             let view = self.runtime().read_run(&self.key).await?;
-            let rest = rest(&view);
+            let progress = progress_of(&view);
             while self.take_frames().await? {}
             self.show_states(&view).await?;
-            let is_in_task = matches!(rest, Rest::Busy) && view.awaits(AwaitedKind::Task);
-            self.show_blocked_on(&view, &rest).await;
-            match rest {
-                Rest::Busy => {}
-                Rest::Waits | Rest::Asks | Rest::Below => {
+            let is_in_task = matches!(progress, Progress::Busy) && view.awaits(AwaitedKind::Task);
+            self.show_blocked_on(&view, &progress).await;
+            match progress {
+                Progress::Busy => {}
+                Progress::Waits | Progress::Asks | Progress::Below => {
                     let mut questions = self.questions().await?;
-                    if matches!(rest, Rest::Below) && !questions.is_empty() {
+                    if matches!(progress, Progress::Below) && !questions.is_empty() {
                         // The run that became idle last may have requested an approval since.
-                        questions = if self.works_below(&view).await? { Vec::new() } else { self.questions().await? };
+                        questions =
+                            if self.has_working_descendants(&view).await? { Vec::new() } else { self.questions().await? };
                     }
                     if !questions.is_empty() {
                         return self.end(FinishOutcome::asking(&self.key.clone(), &questions), None).await;
                     }
-                    if matches!(rest, Rest::Waits) {
+                    if matches!(progress, Progress::Waits) {
                         let result = view.agent_stop().map(|stop| json!({"stop": stop}));
                         return self.end(FinishOutcome::Success, result).await;
                     }
                 }
-                Rest::Paused(pause) => return self.end_paused(&pause).await,
-                Rest::Ended(status) => return self.end_of_run(status).await,
+                Progress::Paused(pause) => return self.end_paused(&pause).await,
+                Progress::Ended(status) => return self.end_of_run(status).await,
             }
             self.flush().await?;
             self.expect_worker(&view).await?;
-            let look = if is_in_task { Some(LOOK_BLOCKED) } else { matches!(rest, Rest::Below).then_some(LOOK_BELOW) };
-            let looks_at = look.map(|look| Instant::now() + look);
-            if !self.wait(&mut watch, looks_at).await? {
+            let interval = if is_in_task {
+                Some(BLOCKED_POLL_INTERVAL)
+            } else {
+                matches!(progress, Progress::Below).then_some(DESCENDANTS_POLL_INTERVAL)
+            };
+            let poll_at = interval.map(|interval| Instant::now() + interval);
+            if !self.wait(&mut watch, poll_at).await? {
                 return Ok(());
             }
         }
@@ -189,13 +194,13 @@ impl AgUiTurn {
 
     /// Sends what the run and the runs below are blocked on, when it begins, changes and ends: rate-limited keys and quarantined
     /// tasks. Missing workers and pending attempts are reported elsewhere.
-    async fn show_blocked_on(&mut self, view: &RunView, rest: &Rest) {
-        let is_working = matches!(rest, Rest::Busy | Rest::Below) && !self.translator.is_speaking();
-        let looks_below = is_working && view.awaits(AwaitedKind::Child);
-        if looks_below && self.looked_below.is_some_and(|looked| looked.elapsed() < LOOK_BLOCKED) {
+    async fn show_blocked_on(&mut self, view: &RunView, progress: &Progress) {
+        let is_working = matches!(progress, Progress::Busy | Progress::Below) && !self.translator.is_streaming();
+        let checks_descendants = is_working && view.awaits(AwaitedKind::Child);
+        if checks_descendants && self.descendants_checked_at.is_some_and(|visited| visited.elapsed() < BLOCKED_POLL_INTERVAL) {
             return;
         }
-        self.looked_below = looks_below.then(Instant::now);
+        self.descendants_checked_at = checks_descendants.then(Instant::now);
         // If it cannot be read, the last report stays valid.
         let Ok(found) = (if is_working { self.find_blocked_on(view).await } else { Ok(Vec::new()) }) else { return };
         let is_same = |(one, other): (&BlockedTask, &BlockedTask)| {
@@ -203,7 +208,7 @@ impl AgUiTurn {
             let (one, other) = (&one.blocker, &other.blocker);
             let until = [one, other].map(|blocker| blocker.until.unwrap_or_default());
             let apart = until[0].since(until[1]).max(until[1].since(until[0]));
-            one.task == other.task && one.why == other.why && apart < LOOK_BLOCKED
+            one.task == other.task && one.why == other.why && apart < BLOCKED_POLL_INTERVAL
         };
         if found.len() != self.blocked.len() || !found.iter().zip(&self.blocked).all(is_same) {
             self.out.push(custom("blocked_on", &json!({"blocked_on": found})));
@@ -213,7 +218,7 @@ impl AgUiTurn {
 
     /// Returns what the run and the runs that it waits for, directly or indirectly, are blocked on.
     async fn find_blocked_on(&self, view: &RunView) -> Result<Vec<BlockedTask>, RuntimeError> {
-        let (mut found, mut open, mut looked) = (Vec::new(), vec![view.clone()], 0);
+        let (mut found, mut open, mut visited) = (Vec::new(), vec![view.clone()], 0);
         while let Some(view) = open.pop() {
             if view.awaits(AwaitedKind::Task) {
                 let mut blocked_on = self.runtime().blocked_on(&view.head.key).await?;
@@ -223,10 +228,10 @@ impl AgUiTurn {
                 found.extend(blocked_on.into_iter().map(of_run));
             }
             for key in awaited_children(&view) {
-                if looked == BELOW_MAX {
+                if visited == BELOW_MAX {
                     break;
                 }
-                looked += 1;
+                visited += 1;
                 match self.runtime().read_run(&key).await {
                     // Not started yet, or deleted.
                     Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
@@ -254,7 +259,7 @@ impl AgUiTurn {
     }
 
     /// Waits for a change of the run and sends its output meanwhile; returns false when the server stops.
-    async fn wait(&mut self, watch: &mut RunWatch, looks_at: Option<Instant>) -> Result<bool, StreamError> {
+    async fn wait(&mut self, watch: &mut RunWatch, poll_at: Option<Instant>) -> Result<bool, StreamError> {
         loop {
             let keep_alive = self.server.limits().keep_alive;
             let alone = self.alone_since.map(|since| since + WORKER_PATIENCE);
@@ -265,7 +270,7 @@ impl AgUiTurn {
                 () = self.sink.gone() => return Err(StreamError::Over),
                 () = server.closed() => return Ok(false),
                 () = at(alone) => return Ok(true),
-                () = at(looks_at) => return Ok(true),
+                () = at(poll_at) => return Ok(true),
             };
             if page.frames.is_empty() {
                 self.sink.send(NOTHING_NEW.to_owned(), None).await?;
@@ -287,7 +292,7 @@ impl AgUiTurn {
         for frame in frames {
             let from = self.out.len();
             let want = self.translator.take(&frame.content, &mut self.out);
-            self.out[from..].iter().for_each(|event| self.client.hear(event));
+            self.out[from..].iter().for_each(|event| self.client.record_event(event));
             match want {
                 TranslatorNeed::Nothing => {}
                 TranslatorNeed::Snapshot => self.show_messages(self.translator.leaf).await?,
@@ -299,21 +304,21 @@ impl AgUiTurn {
     }
 
     async fn show_entry(&mut self, position: &StreamEntry) -> Result<(), StreamError> {
-        if let Some(entry) = entry(self.runtime(), &self.key, position, self.room()).await? {
+        if let Some(entry) = entry(self.runtime(), &self.key, position, self.size_limit()).await? {
             let from = self.out.len();
             self.translator.show(&entry, &mut self.out);
-            self.out[from..].iter().for_each(|event| self.client.hear(event));
+            self.out[from..].iter().for_each(|event| self.client.record_event(event));
         }
         Ok(())
     }
 
-    fn room(&self) -> Room {
-        Room::within(self.server.limits().body_bytes_max)
+    fn size_limit(&self) -> AttachmentLimit {
+        AttachmentLimit::within(self.server.limits().body_bytes_max)
     }
 
     /// Replaces the client's conversation. Messages that are not in the conversation yet come last.
     async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), StreamError> {
-        let conversation = conversation(self.runtime(), &self.key, leaf, self.room()).await?;
+        let conversation = conversation(self.runtime(), &self.key, leaf, self.size_limit()).await?;
         self.client.recognize(&conversation, &mut self.translator.names);
         for entry in conversation.iter().filter(|entry| entry.is_of("user")) {
             // The message was sent as a signal or was part of the run's input, and its entry has an id of the agent's own.
@@ -337,7 +342,7 @@ impl AgUiTurn {
     /// Sends the state of the run. State belongs to a generation, so the final state of earlier generations is sent, too.
     async fn show_states(&mut self, view: &RunView) -> Result<(), StreamError> {
         let last = view.head.generation;
-        let earlier = if self.has_looked { self.generation } else { last.saturating_sub(1) };
+        let earlier = if self.has_read { self.generation } else { last.saturating_sub(1) };
         for generation in earlier..last {
             let head = self.runtime().store().read_run(self.key.clone(), Some(generation)).await;
             if let Some(head) = head.map_err(RuntimeError::from)? {
@@ -345,7 +350,7 @@ impl AgUiTurn {
                 self.show_state(&RunView::fold(head, &records));
             }
         }
-        (self.generation, self.has_looked) = (last, true);
+        (self.generation, self.has_read) = (last, true);
         self.show_state(view);
         Ok(())
     }
@@ -376,22 +381,22 @@ impl AgUiTurn {
     }
 
     /// Returns whether a run that this run waits for, directly or indirectly, continues by itself.
-    async fn works_below(&self, view: &RunView) -> Result<bool, StreamError> {
-        let (mut open, mut looked) = (awaited_children(view), 0);
+    async fn has_working_descendants(&self, view: &RunView) -> Result<bool, StreamError> {
+        let (mut open, mut visited) = (awaited_children(view), 0);
         while let Some(key) = open.pop()
-            && looked < BELOW_MAX
+            && visited < BELOW_MAX
         {
-            looked += 1;
+            visited += 1;
             let view = match self.runtime().read_run(&key).await {
                 // Not started yet, or deleted.
                 Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => return Ok(true),
                 view => view?,
             };
-            match rest(&view) {
+            match progress_of(&view) {
                 // The parent of an ended run continues once it gets the result.
-                Rest::Busy | Rest::Ended(_) => return Ok(true),
-                Rest::Below => open.extend(awaited_children(&view)),
-                Rest::Waits | Rest::Asks | Rest::Paused(_) => {}
+                Progress::Busy | Progress::Ended(_) => return Ok(true),
+                Progress::Below => open.extend(awaited_children(&view)),
+                Progress::Waits | Progress::Asks | Progress::Paused(_) => {}
             }
         }
         Ok(false)
@@ -481,23 +486,23 @@ fn awaited_children(view: &RunView) -> Vec<RunKey> {
 }
 
 /// Returns whether a run continues by itself, or what it needs.
-fn rest(view: &RunView) -> Rest {
+fn progress_of(view: &RunView) -> Progress {
     match view.head.status {
-        Status::Pending | Status::Running => return Rest::Busy,
-        Status::Paused => return view.pause.clone().map_or(Rest::Busy, Rest::Paused),
+        Status::Pending | Status::Running => return Progress::Busy,
+        Status::Paused => return view.pause.clone().map_or(Progress::Busy, Progress::Paused),
         Status::Waiting => {}
-        status => return Rest::Ended(status),
+        status => return Progress::Ended(status),
     }
     let awaits = |kind: AwaitedKind| view.awaits(kind);
     if awaits(AwaitedKind::Task) {
-        return Rest::Busy;
+        return Progress::Busy;
     }
     if awaits(AwaitedKind::Child) {
-        return Rest::Below;
+        return Progress::Below;
     }
     if awaits(AwaitedKind::Approval) {
-        return Rest::Asks;
+        return Progress::Asks;
     }
     // A timer lets the run continue by itself.
-    if awaits(AwaitedKind::Signal) || awaits(AwaitedKind::Promise) { Rest::Waits } else { Rest::Busy }
+    if awaits(AwaitedKind::Signal) || awaits(AwaitedKind::Promise) { Progress::Waits } else { Progress::Busy }
 }

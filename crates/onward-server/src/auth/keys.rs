@@ -63,11 +63,11 @@ impl Keys {
     /// Returns whether there is a key that is neither revoked nor expired.
     pub fn has_usable(&self) -> bool {
         let now = self.clock.now();
-        matches!(&*self.keys.look(), FileState::Entries(keys) if keys.values().any(|key| key.is_usable(now)))
+        matches!(&*self.keys.current(), FileState::Entries(keys) if keys.values().any(|key| key.is_usable(now)))
     }
 
     fn check(&self, ask: Ask<'_>) -> Result<Caller, AuthRefusal> {
-        let found = self.keys.look();
+        let found = self.keys.current();
         let keys = match &*found {
             FileState::Absent => return Ok(Caller::default()),
             FileState::Broken(_) => return Err(AuthRefusal::Unavailable { why: "the API keys cannot be read".to_owned() }),
@@ -115,7 +115,7 @@ impl Authenticate for Keys {
     }
 
     fn namespace(&self, headers: &HeaderMap) -> Namespace {
-        let found = self.keys.look();
+        let found = self.keys.current();
         let FileState::Entries(keys) = &*found else { return Namespace::default() };
         match recognize(keys, headers, self.clock.now()).map(|key| &key.namespace) {
             Some(Reach::One(namespace)) => namespace.clone(),
@@ -123,8 +123,8 @@ impl Authenticate for Keys {
         }
     }
 
-    fn trouble(&self) -> Option<String> {
-        match &*self.keys.look() {
+    fn unavailable_reason(&self) -> Option<String> {
+        match &*self.keys.current() {
             FileState::Broken(_) => Some("the key file is not usable".to_owned()),
             FileState::Absent | FileState::Entries(_) => None,
         }

@@ -139,7 +139,7 @@ pub trait Authenticate: Send + Sync {
     }
 
     /// Returns why every request is refused, if that is so. The text is public.
-    fn trouble(&self) -> Option<String> {
+    fn unavailable_reason(&self) -> Option<String> {
         None
     }
 }

@@ -31,7 +31,7 @@ const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const VERSION: u32 = 1;
 
 /// Maximum age of the entries in memory when a request arrives.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Entry of a secret file.
 pub trait SecretEntry: Clone + Serialize + DeserializeOwned {
@@ -274,7 +274,7 @@ struct CachedFile<E> {
     /// Metadata of the file when it was read.
     stamp: Option<Stamp>,
     /// Time of the last check; `None` before the first request.
-    looked: Option<Instant>,
+    checked_at: Option<Instant>,
 }
 
 impl<E: SecretEntry> FollowedFile<E> {
@@ -284,21 +284,21 @@ impl<E: SecretEntry> FollowedFile<E> {
             Err(error) if may_be_missing && error.is_missing() => (FileState::Absent, None),
             read => read.map(|(entries, stamp)| (FileState::of(entries), Some(stamp)))?,
         };
-        let cached = CachedFile { state: Arc::new(state), stamp, looked: None };
+        let cached = CachedFile { state: Arc::new(state), stamp, checked_at: None };
         Ok(FollowedFile { file, trace, may_vanish, cached: Mutex::new(cached) })
     }
 
     /// Returns the entries as of at most a second ago. A check is one `stat` call, which blocks for microseconds.
-    pub fn look(&self) -> Arc<FileState<E>> {
+    pub fn current(&self) -> Arc<FileState<E>> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        if cached.looked.is_none_or(|looked| looked.elapsed() >= LOOK_PAUSE) {
-            cached.looked = Some(Instant::now());
-            self.look_again(&mut cached);
+        if cached.checked_at.is_none_or(|checked_at| checked_at.elapsed() >= CHECK_INTERVAL) {
+            cached.checked_at = Some(Instant::now());
+            self.reload_if_changed(&mut cached);
         }
         cached.state.clone()
     }
 
-    fn look_again(&self, cached: &mut CachedFile<E>) {
+    fn reload_if_changed(&self, cached: &mut CachedFile<E>) {
         let is_broken = matches!(*cached.state, FileState::Broken(_));
         match self.file.stamp() {
             Err(error) if error.is_missing() && (self.may_vanish || matches!(*cached.state, FileState::Absent)) => {
@@ -310,7 +310,7 @@ impl<E: SecretEntry> FollowedFile<E> {
         }
         match self.file.read_with_stamp() {
             Ok((entries, stamp)) => {
-                self.trace.say(Level::Info, &format!("{}s read", E::NOUN), &[("count", &entries.len())]);
+                self.trace.log(Level::Info, &format!("{}s read", E::NOUN), &[("count", &entries.len())]);
                 (cached.state, cached.stamp) = (Arc::new(FileState::of(entries)), Some(stamp));
             }
             Err(error) => {
@@ -318,7 +318,7 @@ impl<E: SecretEntry> FollowedFile<E> {
                 // Logged once per reason, as the file is checked every second.
                 if !matches!(&*cached.state, FileState::Broken(before) if *before == why) {
                     let message = format!("the {} file is not usable; all requests that need it are refused", E::NOUN);
-                    self.trace.say(Level::Error, &message, &[("error", &why)]);
+                    self.trace.log(Level::Error, &message, &[("error", &why)]);
                 }
                 (cached.state, cached.stamp) = (Arc::new(FileState::Broken(why)), None);
             }

@@ -23,7 +23,7 @@ use crate::handlers::operations::readiness;
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
-/// Lifetime of the cached result, and interval at which watches look at it.
+/// Lifetime of the cached result, and interval at which watches read it.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Service names that can be checked. All have the same status; the empty name is the whole server.
@@ -60,7 +60,7 @@ impl Readiness {
     }
 
     /// Sends every change until the client is gone or the server closes.
-    async fn tell(self, is_known: bool, replies: mpsc::Sender<Result<HealthCheckResponse, Status>>) {
+    async fn send_changes(self, is_known: bool, replies: mpsc::Sender<Result<HealthCheckResponse, Status>>) {
         let mut last = None;
         loop {
             let status = if is_known { self.status().await } else { ServingStatus::ServiceUnknown };
@@ -97,7 +97,7 @@ impl Health for Readiness {
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (replies, responses) = mpsc::channel(1);
         let is_known = SERVICES.contains(&request.get_ref().service.as_str());
-        tokio::spawn(self.clone().tell(is_known, replies));
+        tokio::spawn(self.clone().send_changes(is_known, replies));
         Ok(Response::new(Box::pin(ReceiverStream::new(responses))))
     }
 }

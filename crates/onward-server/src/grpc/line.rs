@@ -44,7 +44,7 @@ impl CallLog {
             ("code", &code),
             ("ms", &took),
         ];
-        server.trace().say(level, "request", &fields);
+        server.trace().log(level, "request", &fields);
         response
     }
 }

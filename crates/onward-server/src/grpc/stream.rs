@@ -78,9 +78,9 @@ impl tonic::server::StreamingService<WorkerFrames> for StreamCall {
                 };
                 let down = async {
                     // Reserves capacity first, so that all frames that are ready go into one message.
-                    while let Ok(room) = sender.reserve().await {
+                    while let Ok(permit) = sender.reserve().await {
                         let Some(frames) = connection.next().await else { return };
-                        room.send(Ok(ServerFrames { frames }));
+                        permit.send(Ok(ServerFrames { frames }));
                     }
                 };
                 let problem = tokio::select! {

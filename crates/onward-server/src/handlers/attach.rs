@@ -78,7 +78,7 @@ struct Tail {
 }
 
 /// Meaning of an empty page.
-enum Nothing {
+enum EmptyPage {
     /// There are no more events yet.
     Yet,
     /// The position has changed: read again.
@@ -144,17 +144,17 @@ impl Tail {
             match page.next {
                 None => return self.end().await.map(|()| true),
                 Some(next) if next != self.at => self.at = next,
-                Some(_) => match self.nothing().await? {
-                    Nothing::Here => {}
-                    Nothing::Yet => return Ok(false),
-                    Nothing::Ever => return self.end().await.map(|()| true),
+                Some(_) => match self.classify_empty_page().await? {
+                    EmptyPage::Here => {}
+                    EmptyPage::Yet => return Ok(false),
+                    EmptyPage::Ever => return self.end().await.map(|()| true),
                 },
             }
         }
     }
 
     /// Decides what an empty page means: the position may be at the end of an earlier generation, or of the run.
-    async fn nothing(&mut self) -> Result<Nothing, StreamError> {
+    async fn classify_empty_page(&mut self) -> Result<EmptyPage, StreamError> {
         let head = self.runtime().read_head(&self.key).await?;
         if self.at.generation < head.generation {
             // This generation may have grown since the page was read. The next one begins only after its end (A1).
@@ -163,10 +163,10 @@ impl Tail {
             if earlier.is_none_or(|earlier| self.at.from >= earlier.next_index) {
                 self.at = log_page::next_log(self.runtime(), &self.key, self.at.generation).await?;
             }
-            return Ok(Nothing::Here);
+            return Ok(EmptyPage::Here);
         }
         let ended = head.status.is_closed() && self.reading == Reading::Log && self.at.from >= head.next_index;
-        Ok(if ended { Nothing::Ever } else { Nothing::Yet })
+        Ok(if ended { EmptyPage::Ever } else { EmptyPage::Yet })
     }
 
     /// Sends the outcome of the run, from its last event.
@@ -209,7 +209,7 @@ impl Tail {
                 changed = self.watch.changed() => return Ok(changed.map(|()| true)?),
                 () = self.sink.gone() => return Err(StreamError::Over),
                 () = self.server.closed() => {
-                    self.sink.bid_farewell("the server stops");
+                    self.sink.set_closing_comment("the server stops");
                     return Ok(false);
                 }
                 () = keep_alive => self.sink.send(NOTHING_NEW.to_owned(), None).await?,

@@ -46,7 +46,7 @@ documents! {
 
 /// Handles `GET /v1/namespace`. An invalid key has the same response as none. Without readable keys the namespace is not known.
 pub(crate) async fn namespace(request: Request) -> Result<Response, Problem> {
-    if let Some(why) = request.server.options().auth.trouble() {
+    if let Some(why) = request.server.options().auth.unavailable_reason() {
         return Err(RequestError::NotReady { why }.into());
     }
     Ok(json(StatusCode::OK, &RequestNamespace { namespace: &request.by.namespace }))
@@ -70,7 +70,7 @@ pub(crate) async fn readyz(request: Request) -> Result<Response, Problem> {
 /// Checks that the keys are readable and that the store answers and accepts writes; returns the reason if not. One of several
 /// databases is enough; the ones that are down are returned.
 pub(crate) async fn readiness(server: &Server) -> Result<Vec<String>, String> {
-    if let Some(why) = server.options().auth.trouble() {
+    if let Some(why) = server.options().auth.unavailable_reason() {
         return Err(why);
     }
     let probe = server.options().probe.as_ref();
@@ -89,14 +89,14 @@ pub(crate) async fn readiness(server: &Server) -> Result<Vec<String>, String> {
         None => Vec::new(),
     };
     if databases.is_empty() {
-        return ask_the_store(server).await.map(|()| Vec::new());
+        return check_store(server).await.map(|()| Vec::new());
     }
     let describe = |database: &DatabaseState| Some(format!("{} is down: {}", database.name, database.down.as_ref()?));
     let down: Vec<String> = databases.iter().filter_map(describe).collect();
     if down.len() == databases.len() { Err(down.join("; ")) } else { Ok(down) }
 }
 
-async fn ask_the_store(server: &Server) -> Result<(), String> {
+async fn check_store(server: &Server) -> Result<(), String> {
     let ask = server.runtime().store().list_runs(RunQuery { limit: 1, ..RunQuery::default() });
     match tokio::time::timeout(READY_TIMEOUT, ask).await {
         Ok(answer) => answer.map(drop).map_err(|error| error.to_string()),

@@ -22,7 +22,7 @@ const LEASE: Duration = Duration::from_secs(30);
 const PACE: Duration = Duration::from_secs(10);
 
 /// Interval at which a change of the connected workers is detected and announced.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Returns the entry of this server, which the others reach at `url`.
 pub(crate) fn introduce(clock: &dyn Clock, url: String) -> ServerInfo {
@@ -41,11 +41,11 @@ pub(crate) async fn announce(server: Server) {
     loop {
         let announced = own_workers(&server);
         let own = ServerInfo { workers: announced.bytes, ..server.own().clone() };
-        tell(&server, store.announce_server(own.clone(), Some(LEASE)).await);
+        log_announcement_error(&server, store.announce_server(own.clone(), Some(LEASE)).await);
         let until = Instant::now() + PACE;
         loop {
-            if tokio::time::timeout(LOOK, server.closed()).await.is_ok() {
-                tell(&server, store.announce_server(own, None).await);
+            if tokio::time::timeout(POLL_INTERVAL, server.closed()).await.is_ok() {
+                log_announcement_error(&server, store.announce_server(own, None).await);
                 return;
             }
             if Instant::now() >= until || own_workers(&server).who != announced.who {
@@ -58,12 +58,12 @@ pub(crate) async fn announce(server: Server) {
 /// Returns the workers that are connected to this server, for the other servers.
 fn own_workers(server: &Server) -> WorkerAnnouncement {
     let names = server.sessions().names();
-    server.runtime().say_workers(|id| names.get(id).cloned())
+    server.runtime().worker_announcement(|id| names.get(id).cloned())
 }
 
-fn tell(server: &Server, announced: Result<(), StoreError>) {
+fn log_announcement_error(server: &Server, announced: Result<(), StoreError>) {
     if let Err(error) = announced {
-        server.trace().say(Level::Warn, "cannot announce this server in the store", &[("error", &error)]);
+        server.trace().log(Level::Warn, "cannot announce this server in the store", &[("error", &error)]);
     }
 }
 

@@ -121,7 +121,7 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
         ("code", &code),
         ("ms", &took),
     ];
-    server.trace().say(level, "request", &fields);
+    server.trace().log(level, "request", &fields);
     response
 }
 

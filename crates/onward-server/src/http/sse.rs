@@ -35,15 +35,15 @@ pub(crate) const NOTHING_NEW: &str = ": nothing new\n\n";
 /// Receiving end: a body that ends with its sink.
 pub(crate) struct Events {
     queue: mpsc::Receiver<Bytes>,
-    farewell: Arc<Mutex<Option<Bytes>>>,
+    closing_comment: Arc<Mutex<Option<Bytes>>>,
     _counted: GaugeGuard,
 }
 
 /// Sending end.
 pub(crate) struct Sink {
     queue: mpsc::Sender<Bytes>,
-    farewell: Arc<Mutex<Option<Bytes>>>,
-    patience: Duration,
+    closing_comment: Arc<Mutex<Option<Bytes>>>,
+    slow_reader_timeout: Duration,
     /// Id of the last event that was queued.
     seen: Option<String>,
 }
@@ -88,9 +88,14 @@ pub(crate) async fn problem_of(
 
 pub(crate) fn channel(server: &Server) -> (Events, Sink) {
     let (sender, queue) = mpsc::channel(QUEUE);
-    let farewell = Arc::default();
-    let sink = Sink { queue: sender, farewell: Arc::clone(&farewell), patience: server.limits().slow_reader_timeout, seen: None };
-    (Events { queue, farewell, _counted: server.metrics().attached.hold() }, sink)
+    let closing_comment = Arc::default();
+    let sink = Sink {
+        queue: sender,
+        closing_comment: Arc::clone(&closing_comment),
+        slow_reader_timeout: server.limits().slow_reader_timeout,
+        seen: None,
+    };
+    (Events { queue, closing_comment, _counted: server.metrics().attached.hold() }, sink)
 }
 
 impl Events {
@@ -107,27 +112,27 @@ impl Events {
 impl Sink {
     /// Queues text; `last` is the id of its last event. Disconnects a reader that reads nothing for too long.
     pub async fn send(&mut self, text: String, last: Option<String>) -> Result<(), Over> {
-        match tokio::time::timeout(self.patience, self.queue.send(Bytes::from(text))).await {
+        match tokio::time::timeout(self.slow_reader_timeout, self.queue.send(Bytes::from(text))).await {
             Ok(Ok(())) => {
                 self.seen = last.or(self.seen.take());
                 Ok(())
             }
             Ok(Err(_)) => Err(Over),
             Err(_) => {
-                self.bid_farewell("too slow");
+                self.set_closing_comment("too slow");
                 Err(Over)
             }
         }
     }
 
     /// Leaves a last comment for a slow reader: why it was disconnected and where to continue.
-    pub fn bid_farewell(&self, why: &str) {
+    pub fn set_closing_comment(&self, why: &str) {
         let cursor = match &self.seen {
             Some(id) => format!("; resume with Last-Event-ID: {id}"),
             None => "; resume from the beginning".to_owned(),
         };
         let text = Bytes::from(format!(": {why}{cursor}\n\n"));
-        *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        *self.closing_comment.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
     /// Sends an error, which is the last event. A reader that is gone needs none.
@@ -154,7 +159,7 @@ impl Body for Events {
         let next = match self.queue.poll_recv(cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Some(bytes)) => Some(bytes),
-            Poll::Ready(None) => self.farewell.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            Poll::Ready(None) => self.closing_comment.lock().unwrap_or_else(PoisonError::into_inner).take(),
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }

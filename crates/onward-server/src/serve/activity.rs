@@ -19,7 +19,7 @@ struct ActivityState {
     /// Requests without a complete response.
     open: usize,
     /// Open requests that are not authenticated.
-    strangers: usize,
+    unauthenticated: usize,
     /// No request has arrived yet.
     fresh: bool,
     /// Time at which the last request ended.
@@ -27,24 +27,24 @@ struct ActivityState {
 }
 
 /// One open request.
-pub(super) struct Busy {
+pub(super) struct OpenRequest {
     activity: Arc<Activity>,
-    stranger: Mutex<bool>,
+    unauthenticated: Mutex<bool>,
 }
 
 /// Request extension through which authentication marks the request.
 #[derive(Clone)]
-pub(crate) struct RequestTrust(Weak<Busy>);
+pub(crate) struct RequestTrust(Weak<OpenRequest>);
 
 impl Activity {
     pub fn new() -> Arc<Activity> {
-        let state = ActivityState { open: 0, strangers: 0, fresh: true, since: Instant::now() };
+        let state = ActivityState { open: 0, unauthenticated: 0, fresh: true, since: Instant::now() };
         Arc::new(Activity { state: Mutex::new(state), changed: Notify::new() })
     }
 
-    pub fn begin(self: &Arc<Activity>) -> Arc<Busy> {
+    pub fn begin(self: &Arc<Activity>) -> Arc<OpenRequest> {
         self.change(|state| (state.open, state.fresh) = (state.open + 1, false));
-        Arc::new(Busy { activity: self.clone(), stranger: Mutex::new(false) })
+        Arc::new(OpenRequest { activity: self.clone(), unauthenticated: Mutex::new(false) })
     }
 
     /// Returns when the connection has become idle or closable, or has ceased to be.
@@ -53,14 +53,14 @@ impl Activity {
     }
 
     /// Returns since when the connection is idle; `None` while a request is open.
-    pub fn rests_since(&self) -> Option<Instant> {
+    pub fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
         (state.open == 0).then_some(state.since)
     }
 
     /// Returns whether the connection can be closed when its slot is needed: no authenticated request is open.
-    pub fn may_leave(&self) -> bool {
-        self.state().may_leave()
+    pub fn may_close(&self) -> bool {
+        self.state().may_close()
     }
 
     /// Returns whether no request has arrived yet.
@@ -70,9 +70,9 @@ impl Activity {
 
     fn change(&self, change: impl FnOnce(&mut ActivityState)) {
         let mut state = self.state();
-        let before = (state.may_leave(), state.open == 0);
+        let before = (state.may_close(), state.open == 0);
         change(&mut state);
-        if before != (state.may_leave(), state.open == 0) {
+        if before != (state.may_close(), state.open == 0) {
             self.changed.notify_one();
         }
     }
@@ -83,42 +83,42 @@ impl Activity {
 }
 
 impl ActivityState {
-    fn may_leave(&self) -> bool {
-        self.open == self.strangers
+    fn may_close(&self) -> bool {
+        self.open == self.unauthenticated
     }
 }
 
-impl Busy {
-    pub fn trust(self: &Arc<Busy>) -> RequestTrust {
+impl OpenRequest {
+    pub fn trust(self: &Arc<OpenRequest>) -> RequestTrust {
         RequestTrust(Arc::downgrade(self))
     }
 
-    fn set_stranger(&self, now: bool) {
-        let mut stranger = self.stranger.lock().unwrap_or_else(PoisonError::into_inner);
-        match (*stranger, now) {
-            (false, true) => self.activity.change(|state| state.strangers += 1),
-            (true, false) => self.activity.change(|state| state.strangers -= 1),
+    fn set_unauthenticated(&self, now: bool) {
+        let mut unauthenticated = self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner);
+        match (*unauthenticated, now) {
+            (false, true) => self.activity.change(|state| state.unauthenticated += 1),
+            (true, false) => self.activity.change(|state| state.unauthenticated -= 1),
             _ => {}
         }
-        *stranger = now;
+        *unauthenticated = now;
     }
 }
 
 impl RequestTrust {
     /// Marks the request as authenticated or not. The connection of one that is not can be closed when its slot is needed.
     pub fn set_authenticated(&self, is_authenticated: bool) {
-        if let Some(busy) = self.0.upgrade() {
-            busy.set_stranger(!is_authenticated);
+        if let Some(open_request) = self.0.upgrade() {
+            open_request.set_unauthenticated(!is_authenticated);
         }
     }
 }
 
-impl Drop for Busy {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
-        let stranger = *self.stranger.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let unauthenticated = *self.unauthenticated.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.activity.change(|state| {
             state.open -= 1;
-            state.strangers -= usize::from(stranger);
+            state.unauthenticated -= usize::from(unauthenticated);
             state.since = Instant::now();
         });
     }
@@ -127,7 +127,7 @@ impl Drop for Busy {
 /// Response body that keeps its request open until it is sent or dropped.
 pub(super) struct Answering {
     pub body: Body,
-    pub _busy: Arc<Busy>,
+    pub _open_request: Arc<OpenRequest>,
 }
 
 impl http_body::Body for Answering {

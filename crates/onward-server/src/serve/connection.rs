@@ -17,9 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::Crowd;
+use super::ConnectionSlots;
 use super::activity::{Activity, Answering};
-use super::patient::Patient;
+use super::write_timeout::WriteTimeoutStream;
 use crate::http::limits::Limits;
 use crate::server::Server;
 use crate::trace::Level;
@@ -32,18 +32,18 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves one connection until it ends.
-pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, crowd: Arc<Crowd>) {
+pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, slots: Arc<ConnectionSlots>) {
     let _counted = server.metrics().connections.hold();
-    let stream = Patient::new(stream, server.limits().write_timeout);
+    let stream = WriteTimeoutStream::new(stream, server.limits().write_timeout);
     match server.options().tls.clone() {
-        None => talk(server, stream, router, crowd).await,
+        None => serve_stream(server, stream, router, slots).await,
         Some(tls) => {
-            let greeted = greet(&server, tls.acceptor().accept(stream), &crowd).await;
+            let greeted = greet(&server, tls.acceptor().accept(stream), &slots).await;
             match greeted {
-                Some(Ok(stream)) => talk(server, stream, router, crowd).await,
+                Some(Ok(stream)) => serve_stream(server, stream, router, slots).await,
                 Some(Err(error)) => {
                     server.metrics().tls_refused.add(1);
-                    server.trace().say(Level::Debug, "TLS handshake failed", &[("error", &error)]);
+                    server.trace().log(Level::Debug, "TLS handshake failed", &[("error", &error)]);
                 }
                 None => server.metrics().tls_refused.add(1),
             }
@@ -52,16 +52,16 @@ pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, cro
 }
 
 /// Waits for the TLS handshake, at most the header timeout. A connection in its handshake can be closed like an idle one (S25).
-async fn greet<T>(server: &Server, handshake: impl Future<Output = T>, crowd: &Crowd) -> Option<T> {
+async fn greet<T>(server: &Server, handshake: impl Future<Output = T>, slots: &ConnectionSlots) -> Option<T> {
     tokio::select! {
         greeted = handshake => Some(greeted),
         () = tokio::time::sleep(server.limits().header_timeout) => None,
-        () = crowd.leave.notified() => None,
+        () = slots.close_one.notified() => None,
         () = server.closed() => None,
     }
 }
 
-async fn talk<S>(server: Server, stream: S, router: Router, crowd: Arc<Crowd>)
+async fn serve_stream<S>(server: Server, stream: S, router: Router, slots: Arc<ConnectionSlots>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -71,16 +71,16 @@ where
     let builder = protocol(limits);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     loop {
-        let rest = rest_until(&activity, limits);
-        let (resting, may_leave) = (rest.is_some(), activity.may_leave());
+        let deadline = idle_deadline(&activity, limits);
+        let (is_idle, may_close) = (deadline.is_some(), activity.may_close());
         tokio::select! {
             // An error needs no handling: the connection is gone.
             _ = connection.as_mut() => return,
             () = activity.changed() => {}
-            () = tokio::time::sleep_until(rest.unwrap_or_else(Instant::now)), if resting => break,
+            () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if is_idle => break,
             // Only connections that are idle or unauthenticated wait here, so the one that has waited longest is closed first
             // (S25).
-            () = crowd.leave.notified(), if may_leave => break,
+            () = slots.close_one.notified(), if may_close => break,
             () = server.closed() => {
                 connection.as_mut().graceful_shutdown();
                 drop(connection.await);
@@ -89,16 +89,16 @@ where
         }
     }
     // Unauthenticated requests are aborted: another connection needs the slot now.
-    if activity.rests_since().is_some() {
+    if activity.idle_since().is_some() {
         connection.as_mut().graceful_shutdown();
         drop(tokio::time::timeout(GOODBYE, connection).await);
     }
 }
 
 /// Returns when the idle timeout of the connection expires; `None` while a request is open.
-fn rest_until(activity: &Activity, limits: &Limits) -> Option<Instant> {
-    let patience = if activity.is_fresh() { limits.header_timeout } else { limits.idle_timeout };
-    activity.rests_since().map(|since| since + patience)
+fn idle_deadline(activity: &Activity, limits: &Limits) -> Option<Instant> {
+    let timeout = if activity.is_fresh() { limits.header_timeout } else { limits.idle_timeout };
+    activity.idle_since().map(|since| since + timeout)
 }
 
 fn service(
@@ -108,12 +108,12 @@ fn service(
 {
     let router = TowerToHyperService::new(router);
     service_fn(move |mut request: Request<Incoming>| {
-        let busy = activity.begin();
-        request.extensions_mut().insert(busy.trust());
+        let open_request = activity.begin();
+        request.extensions_mut().insert(open_request.trust());
         let answer = router.call(request);
         async move {
             let response = answer.await?;
-            Ok(response.map(|body| Answering { body, _busy: busy }))
+            Ok(response.map(|body| Answering { body, _open_request: open_request }))
         }
     })
 }

@@ -11,9 +11,9 @@
 mod activity;
 mod connection;
 pub mod metrics;
-mod patient;
 pub(crate) mod probe;
 pub mod tls;
+mod write_timeout;
 
 use std::future::Future;
 use std::pin::pin;
@@ -36,23 +36,23 @@ const PERMIT_TIMEOUT: Duration = Duration::from_millis(50);
 const PLACE_TRIES: usize = 20;
 
 /// Maximum number of connections that wait for a slot; more are refused at once.
-const LOBBY: usize = 256;
+const WAITING_MAX: usize = 256;
 
 /// Delay after a failed accept, usually because the process has no more file descriptors.
 const SOCKETS_PAUSE: Duration = Duration::from_millis(50);
 
 /// Slots of open connections.
-struct Crowd {
+struct ConnectionSlots {
     permits: Arc<Semaphore>,
     /// Permits of the connections that wait for a slot.
-    lobby: Semaphore,
-    /// Asks one connection that can be closed to close; waiters are notified in order of waiting time.
-    leave: Notify,
+    waiting: Semaphore,
+    /// Notifies one connection that can be closed to close; waiters are notified in order of waiting time.
+    close_one: Notify,
 }
 
 /// Serves until `shutdown` returns, then waits up to the shutdown timeout for open requests.
 pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutdown: impl Future<Output = ()>) {
-    let crowd = Arc::new(Crowd::new(server.limits().connections_max));
+    let slots = Arc::new(ConnectionSlots::new(server.limits().connections_max));
     let mut connections = JoinSet::new();
     connections.spawn(servers::announce(server.clone()));
     let mut shutdown = pin!(shutdown);
@@ -65,11 +65,11 @@ pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutd
         match accepted {
             Ok((stream, _)) => {
                 drop(stream.set_nodelay(true)); // responses are small; without it, they are only slower
-                connections.spawn(admit(server.clone(), stream, router.clone(), crowd.clone()));
+                connections.spawn(admit(server.clone(), stream, router.clone(), slots.clone()));
             }
             Err(error) => {
-                server.trace().say(Level::Warn, "cannot accept a connection", &[("error", &error)]);
-                crowd.leave.notify_one();
+                server.trace().log(Level::Warn, "cannot accept a connection", &[("error", &error)]);
+                slots.close_one.notify_one();
                 tokio::time::sleep(SOCKETS_PAUSE).await;
             }
         }
@@ -82,29 +82,33 @@ pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutd
 }
 
 /// Waits for a slot and serves the connection; runs as a task of its own, so accepting continues meanwhile (SV2).
-async fn admit(server: Server, stream: TcpStream, router: Router, crowd: Arc<Crowd>) {
-    let Some(_permit) = crowd.find_permit().await else {
-        server.trace().say(Level::Warn, "connection refused: too many open connections", &[]);
+async fn admit(server: Server, stream: TcpStream, router: Router, slots: Arc<ConnectionSlots>) {
+    let Some(_permit) = slots.find_permit().await else {
+        server.trace().log(Level::Warn, "connection refused: too many open connections", &[]);
         return;
     };
-    connection::serve(server, stream, router, crowd).await;
+    connection::serve(server, stream, router, slots).await;
 }
 
-impl Crowd {
-    fn new(permits: usize) -> Crowd {
-        Crowd { permits: Arc::new(Semaphore::new(permits)), lobby: Semaphore::new(LOBBY), leave: Notify::new() }
+impl ConnectionSlots {
+    fn new(permits: usize) -> ConnectionSlots {
+        ConnectionSlots {
+            permits: Arc::new(Semaphore::new(permits)),
+            waiting: Semaphore::new(WAITING_MAX),
+            close_one: Notify::new(),
+        }
     }
 
-    /// Returns a slot; if all are taken, asks a connection that can be closed to close (SV1). Returns `None` if none becomes
+    /// Returns a slot; if all are taken, notifies a connection that can be closed to close (SV1). Returns `None` if none becomes
     /// free.
     async fn find_permit(&self) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Some(permit);
         }
-        let _waiting = self.lobby.try_acquire().ok()?;
+        let _waiting = self.waiting.try_acquire().ok()?;
         let mut permit = pin!(self.permits.clone().acquire_owned());
         for _ in 0..PLACE_TRIES {
-            self.leave.notify_one();
+            self.close_one.notify_one();
             if let Ok(permit) = tokio::time::timeout(PERMIT_TIMEOUT, permit.as_mut()).await {
                 return permit.ok();
             }

@@ -24,7 +24,7 @@ use tokio_rustls::rustls::{ServerConfig, pki_types};
 use crate::trace::{Level, Trace};
 
 /// Time between two checks of the files.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum size of a certificate or key file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -60,7 +60,7 @@ impl Tls {
         let provider = Arc::new(ring::default_provider());
         let files = Files { cert: cert.to_owned(), key: key.to_owned() };
         let (stamp, certified) = (files.stamp(), Arc::new(files.read(&provider)?));
-        let cached = CachedCertificate { stamp, certified, looked: Instant::now(), trouble: None };
+        let cached = CachedCertificate { stamp, certified, checked_at: Instant::now(), reload_error: None };
         let followed = ReloadedCertificate { files, provider: provider.clone(), trace, cached: Mutex::new(cached) };
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| TlsError::new(cert, error))?;
@@ -132,37 +132,42 @@ struct ReloadedCertificate {
 struct CachedCertificate {
     stamp: Stamp,
     certified: Arc<CertifiedKey>,
-    looked: Instant,
+    checked_at: Instant,
     /// Reason why the current files are not in use.
-    trouble: Option<String>,
+    reload_error: Option<String>,
 }
 
 impl ReloadedCertificate {
-    fn look(&self) -> Arc<CertifiedKey> {
+    fn current(&self) -> Arc<CertifiedKey> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        if cached.looked.elapsed() >= LOOK_PAUSE {
-            cached.looked = Instant::now();
-            self.look_again(&mut cached);
+        if cached.checked_at.elapsed() >= CHECK_INTERVAL {
+            cached.checked_at = Instant::now();
+            self.reload_if_changed(&mut cached);
         }
         cached.certified.clone()
     }
 
-    fn look_again(&self, cached: &mut CachedCertificate) {
+    fn reload_if_changed(&self, cached: &mut CachedCertificate) {
         let stamp = self.files.stamp();
         if stamp == cached.stamp {
             return;
         }
         match self.files.read(&self.provider) {
             Ok(certified) => {
-                *cached = CachedCertificate { stamp, certified: Arc::new(certified), looked: cached.looked, trouble: None };
-                self.trace.say(Level::Info, "certificate reloaded", &[]);
+                *cached = CachedCertificate {
+                    stamp,
+                    certified: Arc::new(certified),
+                    checked_at: cached.checked_at,
+                    reload_error: None,
+                };
+                self.trace.log(Level::Info, "certificate reloaded", &[]);
             }
             Err(error) => {
                 // TL2. Logged once per reason, as the files are checked every second.
                 let why = error.to_string();
-                if cached.trouble.as_ref() != Some(&why) {
-                    self.trace.say(Level::Error, "certificate not reloaded; the previous one stays in use", &[("error", &why)]);
-                    cached.trouble = Some(why);
+                if cached.reload_error.as_ref() != Some(&why) {
+                    self.trace.log(Level::Error, "certificate not reloaded; the previous one stays in use", &[("error", &why)]);
+                    cached.reload_error = Some(why);
                 }
             }
         }
@@ -177,6 +182,6 @@ impl std::fmt::Debug for ReloadedCertificate {
 
 impl ResolvesServerCert for ReloadedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.look())
+        Some(self.current())
     }
 }

@@ -34,7 +34,7 @@ impl Subscriber for EngineEvents {
         event.record(&mut recorded);
         let fields: Vec<(&str, &dyn Display)> =
             recorded.fields.iter().map(|(name, value)| (*name, value as &dyn Display)).collect();
-        Trace { to: Some(to) }.say(level, &recorded.message, &fields);
+        Trace { to: Some(to) }.log(level, &recorded.message, &fields);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -104,14 +104,14 @@ impl Trace {
 
     /// Writes the engine's `tracing` events, too, from now on: failed model calls, paused runs, lost signals. Does nothing if the
     /// process already has a global subscriber.
-    pub fn hear(&self) {
+    pub fn capture_tracing_events(&self) {
         if let Some(to) = &self.to {
             let _ = tracing::subscriber::set_global_default(engine_events::EngineEvents::new(to));
         }
     }
 
     /// Queues one line. Never fails and never waits (TR1).
-    pub fn say(&self, level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
+    pub fn log(&self, level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
         let Some(to) = self.to.as_ref().filter(|to| level <= to.level) else { return };
         let line = line(to.format, level, message, fields);
         if to.lines.as_ref().is_none_or(|lines| lines.try_send(line).is_err()) {

@@ -29,11 +29,11 @@ impl std::io::Write for Stuck {
 
 /// TR1.
 #[test]
-fn a_reader_that_does_not_read_makes_nobody_wait_and_is_told_what_it_missed() {
+fn a_slow_reader_delays_no_writer_and_learns_what_it_missed() {
     let ((go, stuck), said) = (channel(), Arc::default());
     let trace = Trace::to(Format::Json, Level::Info, Box::new(Stuck(stuck, Arc::clone(&said))));
     for number in 0..2 * LINES_MAX {
-        trace.say(Level::Info, "x", &[("number", &number)]);
+        trace.log(Level::Info, "x", &[("number", &number)]);
     }
     drop(go);
     drop(trace);

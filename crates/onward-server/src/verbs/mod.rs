@@ -135,7 +135,7 @@ async fn decide_approval(server: &Server, request: DecideRequest, context: CallC
             ("approved", &decide.approved),
             ("error", error),
         ];
-        server.trace().say(Level::Warn, "a decision came too late", &fields);
+        server.trace().log(Level::Warn, "a decision came too late", &fields);
     }
     Ok(decided?)
 }

@@ -38,19 +38,19 @@ pub use format::{Custom, Encoding, Format, IdAt, TimestampAt};
 pub struct Webhooks {
     webhooks: FollowedFile<WebhookEntry>,
     /// Key for the HMAC of requests to unknown webhooks.
-    decoy: Hmac<Sha256>,
+    dummy_hmac: Hmac<Sha256>,
 }
 
 impl Webhooks {
     /// Opens the webhook file, which may be missing: then there are no webhooks. Fails if it exists and is not usable.
     pub fn open(path: &Path, trace: Trace) -> Result<Webhooks, SecretFileError> {
         let webhooks = FollowedFile::open(WebhookFile::at(path), true, true, trace)?;
-        Ok(Webhooks { webhooks, decoy: decoy() })
+        Ok(Webhooks { webhooks, dummy_hmac: dummy_hmac() })
     }
 
     /// Returns the webhook with this name.
     fn find(&self, name: &str) -> Result<Option<WebhookEntry>, Problem> {
-        match &*self.webhooks.look() {
+        match &*self.webhooks.current() {
             FileState::Absent => Ok(None),
             FileState::Entries(webhooks) => Ok(webhooks.get(name).cloned()),
             FileState::Broken(_) => Err(RequestError::NotReady { why: "the webhooks cannot be read".to_owned() }.into()),
@@ -59,7 +59,7 @@ impl Webhooks {
 }
 
 /// Returns an HMAC with a random key, so that no signature can match it.
-fn decoy() -> Hmac<Sha256> {
+fn dummy_hmac() -> Hmac<Sha256> {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits).expect("the system has randomness");
     Hmac::new_from_slice(&bits).expect("a key may have any length")
@@ -73,7 +73,7 @@ pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     let namespace = webhook.as_ref().map(|webhook| webhook.namespace.clone()).unwrap_or_default();
     let rules = Rules::of_webhooks(&request.server, namespace);
     let Some(webhook) = webhook else {
-        let mut work = webhooks.decoy.clone();
+        let mut work = webhooks.dummy_hmac.clone();
         request.pass_over(rules, |data| work.update(data)).await?;
         std::hint::black_box(work.verify_slice(&[0; 32]).is_ok());
         return Err(RequestError::WebhookRefused.into()); // HK1

@@ -86,7 +86,7 @@ struct SessionState {
     offered: u64,
     sent: u64,
     /// Tasks of the latest hello: whether this session has them, or may adopt them, is not known yet (Q7).
-    doubtful: BTreeSet<(TaskId, u64)>,
+    unconfirmed: BTreeSet<(TaskId, u64)>,
     run_credit: u32,
     task_credit: u32,
     questions: HashMap<u64, Question>,

@@ -57,7 +57,7 @@ async fn open(locked: &Locked, root: &ApiKey, below: &str) -> String {
 }
 
 #[tokio::test]
-async fn whoever_has_started_a_run_cannot_approve_what_another_must() {
+async fn a_requester_cannot_approve_what_another_must() {
     let (locked, root) = Locked::open().await;
     let onward = worker(&locked, &root).await;
     let (ada, bob) = (locked.make("ada", "*", &Scope::ALL), locked.make("bob", "*", &Scope::ALL));

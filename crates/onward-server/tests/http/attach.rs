@@ -152,8 +152,8 @@ async fn a_reader_that_does_not_read_is_let_go_with_the_place_to_go_on_from() {
     assert_eq!(all.last().unwrap().name(), "end");
     tokio::time::sleep(Duration::from_millis(600)).await;
     let read = sleeper.rest().await;
-    let farewell = read.last().unwrap().comment.clone().expect("the stream ends with a comment");
-    let cursor = farewell.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
+    let closing_comment = read.last().unwrap().comment.clone().expect("the stream ends with a comment");
+    let cursor = closing_comment.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
     assert_eq!(ids(&read).last(), Some(&cursor), "it is the last event that was sent");
     let mut resumed = Stream::open(site.address, "/v1/runs/a/events", &format!("Last-Event-ID: {cursor}\r\n")).await;
     let rest = resumed.rest().await;

@@ -62,7 +62,7 @@ async fn bytes_that_are_encoded_for_the_way_are_refused() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_replaced_by_whoever_has_the_bytes() {
+async fn a_damaged_file_is_replaced_by_a_later_upload() {
     let folder = tempfile::tempdir().unwrap();
     let attachments = Some(folder.path().to_owned());
     let site = Site::with(Options { limits: limits(), attachments, ..Options::default() }).await;

@@ -88,7 +88,7 @@ async fn failing(_: Ctx, _: Value) -> Result<()> {
 
 /// CB3: a caller that may not start such a run may not copy it either.
 #[tokio::test]
-async fn a_copy_has_the_limits_of_whoever_asks_for_it() {
+async fn a_copy_has_the_limits_of_its_requester() {
     let (locked, root) = Locked::open().await;
     let builder = Onward::connect(locked.url()).key(root.reveal()).workflow("limited", limited).workflow("failing", failing);
     let onward = builder.start().await.unwrap();

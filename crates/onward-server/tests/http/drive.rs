@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward::prelude::*;
-use onward::{Bring, Driven, Onward};
+use onward::{Driven, Onward, RunInput};
 use tokio::sync::Notify;
 
 use crate::site::{DEADLINE, Site};
@@ -40,11 +40,11 @@ async fn of_two_hosts_one_drives_the_run_and_the_other_goes_on_with_it_later() {
     let run = first.start::<u64, _>("pay", &()).id("p").await.unwrap();
     let driving = tokio::spawn({
         let first = first.clone();
-        async move { first.drive("p", Bring::nothing()).await }
+        async move { first.drive("p", RunInput::nothing()).await }
     });
     tokio::time::timeout(DEADLINE, world.begun.notified()).await.unwrap();
     for host in [&first, &second] {
-        assert_eq!(host.drive("p", Bring::signal("payment", &1)).await.unwrap_err().code(), "run_busy");
+        assert_eq!(host.drive("p", RunInput::signal("payment", &1)).await.unwrap_err().code(), "run_busy");
     }
     assert_eq!(run.view().await.unwrap().counts.signals_received, 0, "nothing was taken");
     world.gate.notify_one();
@@ -53,7 +53,7 @@ async fn of_two_hosts_one_drives_the_run_and_the_other_goes_on_with_it_later() {
     assert_eq!((first.hot_runs(), second.hot_runs()), (0, 0));
 
     // The other host replays the log and continues.
-    let Driven::Ended(Ok(output)) = second.drive("p", Bring::signal("payment", &42).id("a")).await.unwrap() else { panic!() };
+    let Driven::Ended(Ok(output)) = second.drive("p", RunInput::signal("payment", &42).id("a")).await.unwrap() else { panic!() };
     assert_eq!((output.read::<u64>().unwrap(), world.charged.load(Ordering::SeqCst)), (42, 1));
     assert_eq!(run.result().await.unwrap(), 42);
     for host in [first, second] {

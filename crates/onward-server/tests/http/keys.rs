@@ -239,7 +239,7 @@ fn every_declared_method_is_in_the_table() {
 
 /// G1 (S3): whatever is wrong with a key, the response is the same, byte for byte.
 #[tokio::test]
-async fn nobody_learns_what_is_wrong_with_a_key() {
+async fn refusals_do_not_reveal_why_a_key_is_invalid() {
     let (locked, root) = Locked::open().await;
     let revoked = locked.make("revoked", "*", &Scope::ALL);
     locked.file.revoke(revoked.id(), now()).unwrap();
@@ -438,7 +438,7 @@ async fn a_revoked_key_loses_what_it_had_open() {
 
 /// G2 (S1): with a broken or missing key file every request is refused, until the file is valid again.
 #[tokio::test]
-async fn a_broken_key_file_lets_nobody_in() {
+async fn a_broken_key_file_refuses_all_requests() {
     let (locked, root) = Locked::open().await;
     locked.until(&root, 200).await;
     let whole = std::fs::read_to_string(locked.file.path()).unwrap();

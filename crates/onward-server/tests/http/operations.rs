@@ -23,7 +23,7 @@ async fn a_server_says_that_it_lives_and_is_ready() {
 }
 
 #[tokio::test]
-async fn a_server_that_shares_its_store_with_nobody_knows_itself() {
+async fn a_server_alone_on_its_store_lists_itself() {
     let site = Site::open().await;
     let servers = site.get("/v1/servers").await.expect(200);
     let [one] = servers["servers"].as_array().unwrap().as_slice() else { panic!("{servers}") };

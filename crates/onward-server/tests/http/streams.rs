@@ -101,8 +101,8 @@ async fn a_reader_that_falls_asleep_is_let_go_and_told_what_it_missed() {
     assert_eq!(types(&all).last().unwrap(), "end");
     assert!(types(&all).iter().filter(|kind| *kind == "page").count() > 250, "{}", all.len());
     let read = sleeper.rest().await;
-    let farewell = read.last().unwrap().comment.clone().expect("the stream ends with a comment");
-    let cursor = farewell.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
+    let closing_comment = read.last().unwrap().comment.clone().expect("the stream ends with a comment");
+    let cursor = closing_comment.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
     let mut resumed = Stream::open(site.address, "/v1/runs/a/stream", &format!("Last-Event-ID: {cursor}\r\n")).await;
     let rest = types(&resumed.rest().await);
     assert_eq!((rest.first().map(String::as_str), rest.last().map(String::as_str)), (Some("stream_reset"), Some("end")));
@@ -121,7 +121,7 @@ async fn readers_of_a_stream_are_told_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn a_turn_that_nobody_can_take_ends_with_an_error_and_what_is_refused_writes_nothing() {
+async fn an_unserved_turn_ends_with_an_error_and_a_refused_request_writes_nothing() {
     let site = Site::open().await;
     let message = |id: &str| json!({"id": id, "role": "user", "content": "hello"});
     let turn = |thread: &str, messages: Value| json!({"threadId": thread, "runId": "r", "messages": messages});

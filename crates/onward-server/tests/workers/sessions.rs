@@ -119,7 +119,7 @@ async fn a_worker_that_was_silent_past_its_lease_begins_anew_under_the_same_id()
 
 /// The frame was in transit when the connection broke.
 #[tokio::test]
-async fn a_run_that_did_not_arrive_is_given_again_to_whoever_asks() {
+async fn a_run_that_did_not_arrive_is_offered_again() {
     let site = Site::new().await;
     let mut raw = site.welcome(hello(1)).await;
     raw.send(credit(1, 0)).await;

@@ -10,9 +10,9 @@ fn out_of_memory() -> rusqlite::Error {
 #[test]
 fn a_lack_of_memory_is_not_taken_for_damage() {
     assert_eq!(read_error(out_of_memory()).code(), "store_unavailable");
-    let trouble = Trouble::Sql(out_of_memory());
-    assert!(matches!(Failure::of(&trouble), Failure::Busy(_)));
-    assert!(!trouble.is_repairable());
+    let error = OpError::Sql(out_of_memory());
+    assert!(matches!(Failure::of(&error), Failure::Busy(_)));
+    assert!(!error.is_repairable());
     let key = RunKey::new(Default::default(), onward_core::RunId::new("a").unwrap());
     let of_run = |error| damage_of_run(&key, Index(3), error).code();
     assert_eq!(of_run(read_error(out_of_memory())), "store_unavailable");

@@ -74,14 +74,14 @@ pub(crate) fn check(path: &Path) -> Result<FileKind, StoreError> {
             Err(StoreError::DirectoryForeign { path: path.to_owned(), why })
         }
         FileKind::Nothing => {
-            refuse_strangers(path)?;
+            refuse_unknown_files(path)?;
             Ok(found)
         }
     }
 }
 
 /// Fails if a directory without a database contains unknown files.
-fn refuse_strangers(path: &Path) -> Result<(), StoreError> {
+fn refuse_unknown_files(path: &Path) -> Result<(), StoreError> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

@@ -227,15 +227,15 @@ pub(crate) fn recover(db: &Connection, key: &RunKey, generation: Option<u32>) ->
 }
 
 /// The position of a run's log, and its minimum length.
-pub(crate) struct Whereabouts {
+pub(crate) struct LogLocation {
     pub rk: i64,
     pub next_index: Index,
 }
 
 /// Finds a run without reading its log.
-pub(crate) fn find(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Whereabouts>, StoreError> {
+pub(crate) fn find(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<LogLocation>, StoreError> {
     let Some(row) = read_run_row(db, key, generation)? else { return Ok(None) };
-    Ok(Some(Whereabouts { rk: row.rk, next_index: row.head.map_or(Index(0), |head| head.next_index) }))
+    Ok(Some(LogLocation { rk: row.rk, next_index: row.head.map_or(Index(0), |head| head.next_index) }))
 }
 
 /// Advances a head to the end of its log.

@@ -10,7 +10,7 @@ use onward_core::{Namespace, RunId, RunKey};
 use onward_store::{StoreError, page_limit};
 use rusqlite::{Connection, Row, params};
 
-use crate::error::{Outcome, Trouble, damaged, damaged_row, read_error};
+use crate::error::{OpError, Outcome, damaged, damaged_row, read_error};
 use crate::row::{Statements, seal, unseal};
 
 const COLUMNS: &str = "ns, id, generation, incarnation, day, model, sum,
@@ -27,7 +27,7 @@ pub(crate) fn find(db: &Connection, row: &LedgerKey) -> Outcome<Option<LedgerSum
     match db.one(&sql, key, read_row)? {
         None => Ok(None),
         Some(Some((_, sum))) => Ok(Some(sum)),
-        Some(None) => Err(Trouble::Damaged(damaged_row(&row.run, "the ledger"))),
+        Some(None) => Err(OpError::Damaged(damaged_row(&row.run, "the ledger"))),
     }
 }
 

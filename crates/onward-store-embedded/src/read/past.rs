@@ -64,14 +64,14 @@ pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, incarnation: O
     find().map_err(read_error)
 }
 
-fn each_first_record(db: &Connection, mut look: impl FnMut(i64, &RunStarted) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+fn each_first_record(db: &Connection, mut visit: impl FnMut(i64, &RunStarted) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
     let mut statement = db.prepare(&format!("SELECT {EVENT_COLUMNS} FROM events INDEXED BY events_run WHERE idx = 0"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let Some(first) = event_row(row).ok().filter(|first| first.is_of(first.rk)) else { continue };
         let Ok(record) = Record::decode_body(first.index, first.at, first.body) else { continue };
         if let Some(started) = record.started() {
-            look(first.rk, started)?;
+            visit(first.rk, started)?;
         }
     }
     Ok(())
@@ -185,13 +185,13 @@ fn known_logs(db: &Connection) -> rusqlite::Result<KnownLogs> {
 
 /// Visits the rows of runs with a valid key: their number, their identity, and the incarnation in which the run began, if the row
 /// has it.
-fn each_run(db: &Connection, mut look: impl FnMut(i64, Identity, Option<u64>)) -> rusqlite::Result<()> {
+fn each_run(db: &Connection, mut visit: impl FnMut(i64, Identity, Option<u64>)) -> rusqlite::Result<()> {
     let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let row = heads::read_row(row)?;
         if let Some(identity) = row.identity {
-            look(row.rk, identity, row.head.and_then(|head| head.origin_incarnation()));
+            visit(row.rk, identity, row.head.and_then(|head| head.origin_incarnation()));
         }
     }
     Ok(())

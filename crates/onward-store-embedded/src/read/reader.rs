@@ -155,7 +155,7 @@ pub(crate) fn read_log(
     let found = match heads::find(db, key, generation) {
         Err(error) if is_repairable(&error) => {
             let recovered = heads::recover(db, key, generation).ok().flatten().ok_or(error)?;
-            Some(heads::Whereabouts { rk: recovered.rk, next_index: recovered.head.next_index })
+            Some(heads::LogLocation { rk: recovered.rk, next_index: recovered.head.next_index })
         }
         found => found?,
     };
@@ -207,7 +207,7 @@ fn read_bounded(
             }
             expected = record.next_index();
             // The first record may end before `from`: then it does not count.
-            bytes += if expected > from { payloads::weigh(&record.events) } else { 0 };
+            bytes += if expected > from { payloads::payload_bytes(&record.events) } else { 0 };
             records.push(record);
             if bytes >= bytes_max {
                 break;
@@ -228,7 +228,7 @@ pub(crate) fn read_outbox(db: &Connection, limit: usize) -> Result<Vec<(OutboxId
         let data = row.get_ref(2)?.as_blob().map(<[u8]>::to_vec).unwrap_or_default();
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1).unwrap_or_default(), data))
     };
-    let (mut found, mut after, mut trouble) = (Vec::new(), 0, None);
+    let (mut found, mut after, mut first_error) = (Vec::new(), 0, None);
     while found.is_empty() {
         let page = db.all(sql, [after, number(limit)], read).map_err(read_error)?;
         let Some((last, ..)) = page.last() else { break };
@@ -236,12 +236,12 @@ pub(crate) fn read_outbox(db: &Connection, limit: usize) -> Result<Vec<(OutboxId
         for (id, root, data) in page {
             match read_delivery(db, &data) {
                 Ok(message) => found.push((OutboxId(id as u64), message)),
-                Err(error) => trouble = trouble.or(Some(lost_news(db, root, error))),
+                Err(error) => first_error = first_error.or(Some(lost_news(db, root, error))),
             }
         }
     }
     // Damaged messages are skipped while others can be delivered; once only damaged ones are left, every call reports them.
-    match trouble {
+    match first_error {
         Some(error) if found.is_empty() => Err(error),
         _ => Ok(found),
     }

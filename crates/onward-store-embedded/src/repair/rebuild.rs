@@ -243,7 +243,7 @@ fn fill(db: &Connection, pages: &Pages, now: Timestamp, repaired: &mut Repaired)
         Ok(keys)
     };
     let keys = make_again().map_err(open_error)?;
-    take_stock(db, pages, &keys, repaired).map_err(read_error)
+    count_contents(db, pages, &keys, repaired).map_err(read_error)
 }
 
 /// Writes a boot counter above all epochs that were granted. If its rows are lost, the logs give a lower bound.
@@ -376,7 +376,7 @@ fn drop_answered<T>(db: &Connection, table: &str, rk: i64, open: &BTreeMap<CallI
 }
 
 /// Counts runs and events, and lists what is lost. `keys` are those that indexes have of logs without a row.
-fn take_stock(db: &Connection, pages: &Pages, keys: &BTreeMap<i64, RunKey>, repaired: &mut Repaired) -> rusqlite::Result<()> {
+fn count_contents(db: &Connection, pages: &Pages, keys: &BTreeMap<i64, RunKey>, repaired: &mut Repaired) -> rusqlite::Result<()> {
     let mut known = BTreeSet::new();
     let mut runs = BTreeSet::new();
     let indexed = indexed_ends(db, pages)?;

@@ -99,8 +99,8 @@ impl Writer<'_> {
         self.db.run("DELETE FROM idempotency WHERE root = ?1", [root])?;
         self.remove_rows("DELETE FROM outbox WHERE root = ?1 RETURNING blobs", params![root])?;
         drop(self.set.runs.remove(key));
-        self.upkeep.shrinking.want();
-        self.upkeep.erasing.want();
+        self.maintenance.vacuum.request();
+        self.maintenance.wal_truncation.request();
         Ok(())
     }
 

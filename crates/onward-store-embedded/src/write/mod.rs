@@ -5,9 +5,9 @@
 
 pub(crate) mod counted;
 mod delete;
+pub(crate) mod maintenance;
 pub(crate) mod op;
 mod rows;
 pub(crate) mod save;
 pub(crate) mod tasks;
-pub(crate) mod upkeep;
 pub(crate) mod writer;

@@ -10,11 +10,11 @@ use onward_core::transfer::is_same_log;
 use onward_core::{CallId, Epoch, Index, Record, RunHead, RunKey, Status};
 use onward_store::admission::TakenSlot;
 use onward_store::durable::Body;
-use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, Rows, RunRef, Timer, Wanted, WorkingSet};
+use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, RowRequest, Rows, RunRef, Timer, WorkingSet};
 use onward_store::{Appended, ClaimRuns, ClaimTasks, SESSION_DEFAULT, StoreError};
 use rusqlite::{Connection, params};
 
-use crate::error::{Outcome, Trouble, damaged_row, is_repairable, read_error};
+use crate::error::{OpError, Outcome, damaged_row, is_repairable, read_error};
 use crate::file::schema::write_boot;
 use crate::read::heads::{self, Loaded};
 use crate::read::ledger;
@@ -95,11 +95,11 @@ impl Writer<'_> {
         match self.run_of(rk).await {
             Ok(run) => Ok(run.filter(|run| self.set.runs[*run].head.status == Status::Pending)),
             // A damaged run is skipped, so that it does not block the others.
-            Err(Trouble::Refused(error @ (StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. }))) => {
+            Err(OpError::Refused(error @ (StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. }))) => {
                 self.repair_wanted |= is_repairable(&error);
                 Ok(None)
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 
@@ -120,31 +120,31 @@ impl Writer<'_> {
                 }
                 Ok(found)
             }
-            Err(Trouble::Refused(error)) if is_repairable(&error) && !self.upkeep.repair_failed() => {
+            Err(OpError::Refused(error)) if is_repairable(&error) && !self.maintenance.repair_failed() => {
                 self.repair_wanted = true;
                 Ok(None)
             }
-            Err(Trouble::Refused(_)) => {
+            Err(OpError::Refused(_)) => {
                 let sql = "UPDATE timers SET due = due + ?3, crc = row_crc(rk, call_id, due + ?3) WHERE rk = ?1 AND call_id = ?2";
                 self.db.run(sql, params![rk, call_id, NEVER])?;
                 Ok(None)
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 }
 
-impl RowError for Trouble {
-    fn refusal(self) -> Result<StoreError, Trouble> {
+impl RowError for OpError {
+    fn refusal(self) -> Result<StoreError, OpError> {
         match self {
-            Trouble::Refused(error) => Ok(error),
-            trouble => Err(trouble),
+            OpError::Refused(error) => Ok(error),
+            error => Err(error),
         }
     }
 }
 
 impl Rows for Writer<'_> {
-    type Error = Trouble;
+    type Error = OpError;
     type Own = EmbeddedRun;
     type Body = Body;
     type TaskPlace = TaskRow;
@@ -181,12 +181,12 @@ impl Rows for Writer<'_> {
         Ok(Some(self.set.runs.insert(LoadedRun::stored(own, head, lease.map(|lease| lease.worker), is_queued.then_some(0)))))
     }
 
-    async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Outcome<()> {
+    async fn load(&mut self, run: RunRef, wanted: RowRequest<'_>) -> Outcome<()> {
         self.set.touch(run);
         let (db, loaded) = (self.db, &mut self.set.runs[run]);
         let (rk, root, key) = (loaded.own.rk, loaded.own.root, &loaded.head.key);
         match wanted {
-            Wanted::Slots(slots) => {
+            RowRequest::Slots(slots) => {
                 for slot in slots {
                     if !loaded.slots.knows(&slot) {
                         let found = read_slot(db, key, root, &slot)?;
@@ -194,15 +194,15 @@ impl Rows for Writer<'_> {
                     }
                 }
             }
-            Wanted::Wait(call_id) if !loaded.waits.knows(call_id) => {
+            RowRequest::Wait(call_id) if !loaded.waits.knows(call_id) => {
                 loaded.waits.learn(call_id.clone(), read_wait(db, rk, call_id)?);
             }
-            Wanted::Task(call_id) if !loaded.tasks.knows(call_id) => {
+            RowRequest::Task(call_id) if !loaded.tasks.knows(call_id) => {
                 let task = self.find_task(rk, call_id)?;
                 let queued = task.map(|task| QueuedTask { task, order: 0 });
                 self.set.runs[run].tasks.learn(call_id.clone(), queued);
             }
-            Wanted::TimersAndTasks => {
+            RowRequest::TimersAndTasks => {
                 if !loaded.timers.is_complete() {
                     for (call_id, timer) in read_timers(db, key, rk)? {
                         loaded.timers.learn(call_id, Some(timer));
@@ -218,15 +218,15 @@ impl Rows for Writer<'_> {
                     loaded.tasks.learn_all();
                 }
             }
-            Wanted::Ledger(row) if !loaded.ledger.knows(row) => loaded.ledger.learn(row.clone(), ledger::find(db, row)?),
-            Wanted::InputHash => loaded.input_hash = Some(heads::input_hash(db, key)?),
-            Wanted::PastHead(generation) => {
+            RowRequest::Ledger(row) if !loaded.ledger.knows(row) => loaded.ledger.learn(row.clone(), ledger::find(db, row)?),
+            RowRequest::InputHash => loaded.input_hash = Some(heads::input_hash(db, key)?),
+            RowRequest::PastHead(generation) => {
                 loaded.past_head = heads::load(db, key, Some(generation))?.map(|past| past.head);
             }
-            Wanted::Children(generation) if !loaded.own.is_bare => {
+            RowRequest::Children(generation) if !loaded.own.is_bare => {
                 loaded.children = read_open_children(db, key, generation)?;
             }
-            Wanted::Wait(_) | Wanted::Task(_) | Wanted::Ledger(_) | Wanted::Children(_) => {}
+            RowRequest::Wait(_) | RowRequest::Task(_) | RowRequest::Ledger(_) | RowRequest::Children(_) => {}
         }
         Ok(())
     }
@@ -324,8 +324,8 @@ impl Rows for Writer<'_> {
             match (self.read_task(&row), self.run_of(row.rk).await) {
                 (Ok(task), Ok(Some(run))) => found.push((run, QueuedTask { task, order: 0 })),
                 (Ok(_), Ok(None)) => self.remove_task(&row)?,
-                (Err(error), Ok(_)) | (_, Err(Trouble::Refused(error))) => self.pass_over(&row, &error)?,
-                (_, Err(trouble)) => return Err(trouble),
+                (Err(error), Ok(_)) | (_, Err(OpError::Refused(error))) => self.pass_over(&row, &error)?,
+                (_, Err(error)) => return Err(error),
             }
         }
         Ok(Due { found, more })
@@ -343,7 +343,7 @@ impl Rows for Writer<'_> {
                     (loaded.own.is_leased, loaded.own.is_queued, loaded.ready) = (false, false, None);
                     found.push(run);
                 }
-                Err(trouble @ (Trouble::Sql(_) | Trouble::Panicked(_))) => return Err(trouble),
+                Err(error @ (OpError::Sql(_) | OpError::Panicked(_))) => return Err(error),
                 _ => self.repair_wanted = true,
             }
         }
@@ -367,7 +367,7 @@ impl Rows for Writer<'_> {
             self.put_message(root, message)?;
         }
         for (worker, until) in std::mem::take(&mut self.set.sessions) {
-            if self.shared.leases.greet(&worker, self.batch.steady.after(SESSION_DEFAULT)) {
+            if self.shared.leases.begin_session(&worker, self.batch.steady.after(SESSION_DEFAULT)) {
                 self.set.announce_due(until);
             }
         }
@@ -404,7 +404,7 @@ fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Opt
 fn read_wait(db: &Connection, rk: i64, call_id: &CallId) -> Outcome<Option<Wait>> {
     let sql = "SELECT data FROM waits WHERE rk = ?1 AND call_id = ?2";
     let data = db.one(sql, params![rk, call_id_key(call_id)], |row| row.get::<_, Vec<u8>>(0)).map_err(read_error)?;
-    data.map(|data| unseal("a wait", &data).map_err(Trouble::Damaged)).transpose()
+    data.map(|data| unseal("a wait", &data).map_err(OpError::Damaged)).transpose()
 }
 
 /// Returns the timers of a run. Fails if a row is damaged: a changed due time would get a fresh checksum (I2).
@@ -414,7 +414,7 @@ fn read_timers(db: &Connection, key: &RunKey, rk: i64) -> Outcome<Vec<(CallId, T
     let mut rows = statement.query(params![rk])?;
     let mut timers = Vec::new();
     while let Some(row) = rows.next()? {
-        let damaged = || Trouble::Damaged(damaged_row(key, "a timer"));
+        let damaged = || OpError::Damaged(damaged_row(key, "a timer"));
         let due = row.get_ref(1)?.as_i64().ok().filter(|_| row.get::<_, bool>(2).unwrap_or_default()).ok_or_else(damaged)?;
         let call_id = row.get_ref(0)?.as_blob().ok().and_then(|key| read_call_id(key).ok()).ok_or_else(damaged)?;
         let is_frozen = due >= NEVER;
@@ -431,5 +431,5 @@ pub(super) fn read_open_children(db: &Connection, parent: &RunKey, generation: O
     let params = params![parent.id.as_str(), parent.namespace.as_str(), generation];
     // The end of a child's log does not matter here. A child with a damaged row must not be missed: the row is repaired first.
     let rows = db.all(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
-    rows.iter().map(|row| unseal::<RunHead>("a child's row", row).map_err(Trouble::Damaged)).collect()
+    rows.iter().map(|row| unseal::<RunHead>("a child's row", row).map_err(OpError::Damaged)).collect()
 }

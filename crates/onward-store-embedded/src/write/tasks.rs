@@ -11,7 +11,7 @@ use onward_store::unit_of_work::{self, block_on_ready};
 use onward_store::{Change, ClaimTasks, Expired, StoreError};
 use rusqlite::{Connection, Row, params};
 
-use crate::error::{Outcome, Trouble, damage_of_run, damaged_row, is_repairable, read_error};
+use crate::error::{OpError, Outcome, damage_of_run, damaged_row, is_repairable, read_error};
 use crate::read::{blobs, heads};
 use crate::row::{NEVER, Statements, call_id_key, due_number, number, seal, unseal};
 use crate::store::WorkersInside;
@@ -76,7 +76,7 @@ impl Writer<'_> {
     /// Returns all tasks of a run that is paused or resumed.
     pub(super) fn tasks_of(&self, rk: i64) -> Outcome<Vec<Task>> {
         let rows = self.db.all(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1"), [rk], read_row)?;
-        rows.iter().map(|row| self.read_task(row).map_err(Trouble::Damaged)).collect()
+        rows.iter().map(|row| self.read_task(row).map_err(OpError::Damaged)).collect()
     }
 
     /// Returns the tasks that a claim may get, in claim order.

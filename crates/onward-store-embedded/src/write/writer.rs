@@ -25,7 +25,7 @@ use onward_store::unit_of_work::{self, WorkingSet, block_on_ready};
 use rusqlite::{Connection, Statement};
 
 use crate::clock_jumps::ClockJumps;
-use crate::error::{Failure, Outcome, Trouble, being_repaired, is_repairable};
+use crate::error::{Failure, OpError, Outcome, being_repaired, is_repairable};
 use crate::file::failpoint;
 use crate::file::schema::keep_log;
 use crate::file::synced::MarkFile;
@@ -33,9 +33,9 @@ use crate::leases::Lease;
 use crate::read::past;
 use crate::ready::Ready;
 use crate::shared::WriterShared;
+use crate::write::maintenance::{LogLength, Maintenance};
 use crate::write::op::Op;
 use crate::write::rows::EmbeddedRun;
-use crate::write::upkeep::{LogLength, Upkeep};
 
 pub(crate) struct Writer<'c> {
     pub db: &'c Connection,
@@ -57,7 +57,7 @@ pub(crate) struct Writer<'c> {
     commit: Statement<'c>,
     /// Something that a log contains turned out to be damaged.
     pub repair_wanted: bool,
-    pub upkeep: Upkeep,
+    pub maintenance: Maintenance,
     pub clock_jumps: ClockJumps,
     pub mark: MarkFile,
     log: &'c LogLength,
@@ -85,7 +85,7 @@ pub(crate) enum Undo {
 }
 
 /// Initial state of a writer, read before the store accepts operations: damage here refuses the opening.
-pub(crate) struct Beginning {
+pub(crate) struct InitialState {
     boot: u64,
     /// An earlier process left its write-ahead log (I10).
     is_log_inherited: bool,
@@ -94,10 +94,10 @@ pub(crate) struct Beginning {
     next_message: i64,
 }
 
-impl Beginning {
-    pub fn read(db: &Connection, boot: u64, is_log_inherited: bool) -> rusqlite::Result<Beginning> {
+impl InitialState {
+    pub fn read(db: &Connection, boot: u64, is_log_inherited: bool) -> rusqlite::Result<InitialState> {
         let next = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
-        Ok(Beginning {
+        Ok(InitialState {
             boot,
             is_log_inherited,
             ready: Ready::load(db)?,
@@ -115,22 +115,22 @@ impl Beginning {
 pub(crate) fn run(
     db: &Connection,
     shared: Arc<WriterShared>,
-    beginning: Beginning,
+    initial_state: InitialState,
     log: &LogLength,
     mark: MarkFile,
 ) -> rusqlite::Result<()> {
-    let mut writer = Writer::new(db, shared, beginning, log, mark)?;
+    let mut writer = Writer::new(db, shared, initial_state, log, mark)?;
     let mut ops = Vec::new();
     let mut checkpoint_at = log.checkpoint_pages;
     loop {
         writer.shrink_while_idle();
         let started = Instant::now();
-        if !writer.shared.queue.take(&mut ops, writer.upkeep.erasing.due_in()) {
+        if !writer.shared.queue.take(&mut ops, writer.maintenance.wal_truncation.due_in()) {
             writer.close();
             return Ok(());
         }
         if ops.is_empty() {
-            continue; // woken for upkeep
+            continue; // woken for maintenance
         }
         writer.shared.count(|stats| stats.idle += started.elapsed());
         writer.run_batch(&mut ops);
@@ -152,14 +152,14 @@ impl<'c> Writer<'c> {
     fn new(
         db: &'c Connection,
         shared: Arc<WriterShared>,
-        beginning: Beginning,
+        initial_state: InitialState,
         log: &'c LogLength,
         mark: MarkFile,
     ) -> rusqlite::Result<Writer<'c>> {
-        let unclaimed = Epoch(beginning.boot << 32);
-        let mut upkeep = Upkeep::default();
-        if beginning.is_log_inherited {
-            upkeep.erasing.want();
+        let unclaimed = Epoch(initial_state.boot << 32);
+        let mut maintenance = Maintenance::default();
+        if initial_state.is_log_inherited {
+            maintenance.wal_truncation.request();
         }
         Ok(Writer {
             db,
@@ -167,16 +167,16 @@ impl<'c> Writer<'c> {
             set: WorkingSet::new(Timestamp(0)),
             unclaimed,
             stale_epochs: HashMap::new(),
-            ready: beginning.ready,
-            next_rk: beginning.next_rk,
-            next_message: beginning.next_message,
+            ready: initial_state.ready,
+            next_rk: initial_state.next_rk,
+            next_message: initial_state.next_message,
             last_epoch: unclaimed,
             insert_event: db
                 .prepare("INSERT INTO events(rk, idx, at, n, last, crc, body, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
             begin: db.prepare("BEGIN IMMEDIATE")?,
             commit: db.prepare("COMMIT")?,
             repair_wanted: false,
-            upkeep,
+            maintenance,
             clock_jumps: ClockJumps::default(),
             mark,
             log,
@@ -190,12 +190,12 @@ impl<'c> Writer<'c> {
         let started = Instant::now();
         let listeners = self.shared.listeners();
         let (now, steady) = (self.shared.clock.now(), self.shared.clock.steady());
-        self.clock_jumps.look(now, steady);
+        self.clock_jumps.observe(now, steady);
         self.batch = Batch { steady, ..Batch::default() };
         (self.set.now, self.set.has_listeners) = (now, !listeners.is_empty());
         self.batch.pending.reserve(ops.len());
         let mut rest = ops.drain(..);
-        let mut written = self.begin.raw_execute().map(drop).map_err(Trouble::from);
+        let mut written = self.begin.raw_execute().map(drop).map_err(OpError::from);
         if written.is_ok() {
             for op in rest.by_ref() {
                 written = self.execute(op);
@@ -211,9 +211,9 @@ impl<'c> Writer<'c> {
         failpoint::hit("before_commit");
         let sql_done = Instant::now();
         let failure = match written {
-            Err(trouble) => {
-                self.repair_wanted |= trouble.is_repairable();
-                Some(Failure::of(&trouble))
+            Err(error) => {
+                self.repair_wanted |= error.is_repairable();
+                Some(Failure::of(&error))
             }
             Ok(()) => self.commit.raw_execute().err().map(|error| Failure::of_commit(&error)),
         };
@@ -246,7 +246,7 @@ impl<'c> Writer<'c> {
             stats.sync += sync;
         });
         let is_full = failure == Some(&Failure::Full);
-        // A batch without writes says nothing about space.
+        // A batch without writes does not show whether there is space.
         if is_full || (failure.is_none() && self.mark.has_grown(self.log.commits())) {
             self.shared.is_full.store(is_full, Ordering::Relaxed);
         }
@@ -283,12 +283,12 @@ impl<'c> Writer<'c> {
     }
 
     fn stop(&mut self, pending: &[Arc<dyn Pending>], why: &str) {
-        self.write_no_more(why);
+        self.refuse_writes(why);
         pending.iter().for_each(|pending| pending.fail(StoreError::Stopped { why: why.to_owned() }));
     }
 
     /// Refuses all further operations; closing must not copy the log into the database either (T3).
-    pub fn write_no_more(&mut self, why: &str) {
+    pub fn refuse_writes(&mut self, why: &str) {
         // If this fails, the copy only contains what was synced before: untidy, not unsafe.
         let _ = keep_log(self.db, true);
         self.shared.queue.stop(why);
@@ -344,12 +344,12 @@ impl<'c> Writer<'c> {
                 self.settle(&to, Ok(()))
             }
         }));
-        let settled = settled.unwrap_or_else(|panic| Err(Trouble::Panicked(panic_message(&*panic))))?;
+        let settled = settled.unwrap_or_else(|panic| Err(OpError::Panicked(panic_message(&*panic))))?;
         failpoint::hit("after_operation");
         self.repair_wanted |= settled == Settled::Damaged;
         let is_unchanged = self.forget_touched() && self.db.total_changes() == before;
         if settled != Settled::Done && !is_unchanged {
-            return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // T2
+            return Err(OpError::Panicked("an operation was refused after it had written".to_owned())); // T2
         }
         Ok(())
     }
@@ -375,11 +375,11 @@ impl Replies for Writer<'_> {
     fn settle<T: Send>(&mut self, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
         let (answer, settled) = match outcome {
             Ok(value) => (Ok(value), Settled::Done),
-            Err(Trouble::Refused(error)) if is_repairable(&error) => {
+            Err(OpError::Refused(error)) if is_repairable(&error) => {
                 (Err(if self.shared.may_repair() { being_repaired(&error) } else { error }), Settled::Damaged)
             }
-            Err(Trouble::Refused(error)) => (Err(error), Settled::Refused),
-            Err(trouble) => return Err(trouble),
+            Err(OpError::Refused(error)) => (Err(error), Settled::Refused),
+            Err(error) => return Err(error),
         };
         to.put(answer);
         Ok(settled)

@@ -116,7 +116,7 @@ pub fn attempt_ended() -> Input {
         attempt: 1,
         claim: 1,
         began_at: Timestamp(5),
-        stands_as: None,
+        ledger_name: None,
         failure_code: None,
         spend: vec![Spend::on("small").tokens(Tokens { input: 7, ..Tokens::default() })],
     })

@@ -5,13 +5,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use onward_core::Index;
 use onward_store::conformance::block_on;
 use onward_store::{Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, FAILPOINTS, Options};
 
 use crate::random::{Random, is_torture};
 use crate::shim;
-use crate::story::{RunOfSteps, STEPS_PER_RUN, Teller, check_survivors, key, new_run, worker};
+use crate::story::{RunOfSteps, STEPS_PER_RUN, Teller, check_survivors, key, new_run};
 
 /// Role of the other process, for which this test binary is started again.
 const ROLE: &str = "ONWARD_TEST_ROLE";

@@ -263,7 +263,7 @@ fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
 
 /// A bug in a worker must not stop the store.
 #[test]
-fn a_commit_that_breaks_an_invariant_harms_nobody_else() {
+fn a_commit_that_breaks_an_invariant_harms_no_other_run() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let started = block_on(store.start_run(crate::story::new_run("r"), Some(worker()))).unwrap();

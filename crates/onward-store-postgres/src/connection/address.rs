@@ -8,45 +8,45 @@ use percent_encoding::percent_decode_str;
 use crate::connection::tls::TlsMode;
 
 /// Returns the address without its TLS settings, and those settings.
-pub(crate) fn take_apart(address: &str) -> (String, TlsMode) {
+pub(crate) fn split_tls_settings(address: &str) -> (String, TlsMode) {
     if address.contains("://") { of_url(address) } else { of_words(address) }
 }
 
 /// Stores a TLS setting; returns false for any other setting.
-fn note(wish: &mut TlsMode, name: &str, value: impl FnOnce() -> String) -> bool {
+fn note(tls_settings: &mut TlsMode, name: &str, value: impl FnOnce() -> String) -> bool {
     match name {
-        "sslmode" => wish.mode = Some(value()),
-        "sslrootcert" => wish.root = Some(value()),
+        "sslmode" => tls_settings.mode = Some(value()),
+        "sslrootcert" => tls_settings.root = Some(value()),
         _ => return false,
     }
     true
 }
 
 fn of_url(url: &str) -> (String, TlsMode) {
-    let mut wish = TlsMode::default();
-    let Some((base, settings)) = url.split_once('?') else { return (url.to_owned(), wish) };
+    let mut tls_settings = TlsMode::default();
+    let Some((base, settings)) = url.split_once('?') else { return (url.to_owned(), tls_settings) };
     let decoded = |value: &str| percent_decode_str(value).decode_utf8_lossy().into_owned();
     let is_theirs = |setting: &&str| {
         let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-        !note(&mut wish, name, || decoded(value))
+        !note(&mut tls_settings, name, || decoded(value))
     };
     let rest: Vec<&str> = settings.split('&').filter(is_theirs).collect();
     let rest = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-    (rest, wish)
+    (rest, tls_settings)
 }
 
 /// Parses words separated by whitespace; values with whitespace are in single quotes, and a backslash escapes the next character.
 fn of_words(text: &str) -> (String, TlsMode) {
-    let (mut wish, mut rest, mut remaining) = (TlsMode::default(), String::new(), text.trim_start());
+    let (mut tls_settings, mut rest, mut remaining) = (TlsMode::default(), String::new(), text.trim_start());
     while !remaining.is_empty() {
         let (word, behind) = remaining.split_at(end_of_word(remaining));
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
-        if !note(&mut wish, name.trim(), || unquoted(value.trim())) {
+        if !note(&mut tls_settings, name.trim(), || unquoted(value.trim())) {
             rest = rest + word + " ";
         }
         remaining = behind.trim_start();
     }
-    (rest.trim_end().to_owned(), wish)
+    (rest.trim_end().to_owned(), tls_settings)
 }
 
 fn end_of_word(text: &str) -> usize {

@@ -14,9 +14,9 @@ use onward_store::sync;
 use tokio::sync::Notify;
 
 use crate::connection::sql::Db;
-use crate::connection::timeout::Patience;
-use crate::connection::transaction::{Fate, LazyConnection, Wants, transact};
-use crate::error::{Meaning, Outcome, Trouble, meaning};
+use crate::connection::timeout::TimeLimit;
+use crate::connection::transaction::{LazyConnection, LockRequest, TransactionError, transact};
+use crate::error::{ErrorClass, OpError, Outcome, classify};
 use crate::shared::ServerShared;
 use crate::write::unit::UnitOfWork;
 
@@ -25,7 +25,7 @@ use crate::write::unit::UnitOfWork;
 pub(crate) enum Urgency {
     /// Goes first: a busy store must not look like a silent worker (F20), or like a database that is down.
     Urgent,
-    Usual,
+    Normal,
     /// May read much before the first result, as deletions, repairs and counts do (DB12).
     Slow,
 }
@@ -64,8 +64,8 @@ impl Jobs {
         keys: Vec<RunKey>,
         work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T> + Send + 'static,
     ) -> StoreFuture<'static, T> {
-        let wants = Wants { keys, ..Wants::default() };
-        self.submit(urgency, |to| Box::new(move |shared, line| Box::pin(write(shared, line, wants, to, work))))
+        let request = LockRequest { keys, ..LockRequest::default() };
+        self.submit(urgency, |to| Box::new(move |shared, line| Box::pin(write(shared, line, request, to, work))))
     }
 
     /// Reads in one snapshot of the database.
@@ -99,7 +99,7 @@ impl Jobs {
         let job = Job { urgency, work: work(slot.clone()) };
         match urgency {
             Urgency::Urgent => self.lock().jobs.push_front(job),
-            Urgency::Usual | Urgency::Slow => self.lock().jobs.push_back(job),
+            Urgency::Normal | Urgency::Slow => self.lock().jobs.push_back(job),
         }
         self.wake.notify_one();
         Box::pin(Waiting(slot))
@@ -150,7 +150,7 @@ pub(crate) async fn run(shared: Arc<ServerShared>) {
     while let Some(job) = shared.jobs.next().await {
         let is_slow = job.urgency == Urgency::Slow;
         let _long = is_slow.then(|| Long(&shared.jobs));
-        line.be(if is_slow { Patience::Long } else { Patience::Usual });
+        line.set_time_limit(if is_slow { TimeLimit::Long } else { TimeLimit::Normal });
         (job.work)(&shared, &mut line).await;
     }
 }
@@ -158,34 +158,34 @@ pub(crate) async fn run(shared: Arc<ServerShared>) {
 async fn write<T: Send>(
     shared: &ServerShared,
     line: &mut LazyConnection,
-    wants: Wants,
+    request: LockRequest,
     to: Arc<Slot<T>>,
     work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
 ) {
-    match transact(shared, line, &wants, work).await {
+    match transact(shared, line, &request, work).await {
         Ok((answer, after)) => {
-            shared.pulse.stir_by(&after.changes);
+            shared.idle_cache.invalidate_by(&after.changes);
             to.put(Ok(answer));
             to.release();
-            shared.tell(after);
+            shared.publish(after);
         }
-        Err(fate) => to.fail(Fate::into_error(fate)),
+        Err(failure) => to.fail(TransactionError::into_error(failure)),
     }
 }
 
 /// Reads, and retries once on a new connection if this one was lost.
 async fn read_by<T: Send>(line: &mut LazyConnection, to: Arc<Slot<T>>, work: impl AsyncFn(&mut LazyConnection) -> Outcome<T>) {
     let mut answer = work(line).await;
-    if matches!(&answer, Err(Trouble::Sql(error)) if meaning(error) == Meaning::Lost) {
+    if matches!(&answer, Err(OpError::Sql(error)) if classify(error) == ErrorClass::Lost) {
         let silence = line.silence();
-        line.hang_up();
+        line.disconnect();
         // A retry would take as long again (DB11).
         answer = match silence {
             Some(error) => Err(error.into()),
             None => work(line).await,
         };
     }
-    let answer = answer.map_err(Trouble::into_error);
+    let answer = answer.map_err(OpError::into_error);
     if let Err(error) = &answer {
         line.shared.repair_after(error);
     }
@@ -201,11 +201,11 @@ async fn read_at_once<T>(line: &mut LazyConnection, work: &impl AsyncFn(&Db) -> 
     let is_lost = begun.is_err() || db.execute("COMMIT").await.is_err();
     let silence = db.silence();
     if is_lost {
-        line.hang_up();
+        line.disconnect();
     }
     match (silence, begun) {
         (Some(error), _) if answer.is_err() => Err(error.into()),
-        (_, begun) => begun.map_err(Trouble::Sql).and(answer),
+        (_, begun) => begun.map_err(OpError::Sql).and(answer),
     }
 }
 

@@ -13,8 +13,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Error, Row};
 
-use crate::connection::open::{Counted, Entrance};
-use crate::connection::timeout::{Patience, Watch, carry};
+use crate::connection::open::{Connector, Counted};
+use crate::connection::timeout::{TimeLimit, Watch, carry};
 use crate::error::Outcome;
 
 /// A statement with its values.
@@ -103,31 +103,31 @@ pub(crate) struct Db {
 }
 
 impl Db {
-    pub async fn connect(entrance: &Entrance) -> Outcome<Db> {
-        Db::connect_with(entrance, |_| {}).await
+    pub async fn connect(connector: &Connector) -> Outcome<Db> {
+        Db::connect_with(connector, |_| {}).await
     }
 
     /// Opens a connection that receives the notifications on our channel.
-    pub async fn listening(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
-        let (db, payloads) = Db::deaf(entrance).await?;
+    pub async fn listening(connector: &Connector) -> Outcome<(Db, UnboundedReceiver<String>)> {
+        let (db, payloads) = Db::without_listen(connector).await?;
         db.execute("LISTEN onward").await?;
         Ok((db, payloads))
     }
 
     /// Opens a connection without LISTEN; the receiver stays open as long as the connection.
-    pub async fn deaf(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
+    pub async fn without_listen(connector: &Connector) -> Outcome<(Db, UnboundedReceiver<String>)> {
         let (to, payloads) = unbounded_channel();
-        let hear = move |message| {
+        let forward = move |message| {
             if let AsyncMessage::Notification(notification) = message {
                 let _ = to.send(notification.payload().to_owned());
             }
         };
-        Ok((Db::connect_with(entrance, hear).await?, payloads))
+        Ok((Db::connect_with(connector, forward).await?, payloads))
     }
 
-    async fn connect_with(entrance: &Entrance, on_message: impl FnMut(AsyncMessage) + 'static) -> Outcome<Db> {
-        let (client, connection, _counted) = entrance.dial().await?;
-        let watch = Watch::new(entrance.silence_max);
+    async fn connect_with(connector: &Connector, on_message: impl FnMut(AsyncMessage) + 'static) -> Outcome<Db> {
+        let (client, connection, _counted) = connector.connect().await?;
+        let watch = Watch::new(connector.silence_timeout);
         // Ends with the client, or with an error that the client's next call returns.
         tokio::task::spawn_local(carry(connection, watch.clone(), on_message));
         Ok(Db { client, watch, _counted })
@@ -144,15 +144,15 @@ impl Db {
     }
 
     /// Sets the time limit of the statements that follow.
-    pub fn be(&self, patience: Patience) {
-        self.watch.be(patience);
+    pub fn set_time_limit(&self, time_limit: TimeLimit) {
+        self.watch.set_time_limit(time_limit);
     }
 
     /// Runs `work` with this time limit for its statements.
-    pub async fn with<T>(&self, patience: Patience, work: impl Future<Output = T>) -> T {
-        let before = self.watch.be(patience);
+    pub async fn with<T>(&self, time_limit: TimeLimit, work: impl Future<Output = T>) -> T {
+        let before = self.watch.set_time_limit(time_limit);
         let done = work.await;
-        self.watch.be(before);
+        self.watch.set_time_limit(before);
         done
     }
 

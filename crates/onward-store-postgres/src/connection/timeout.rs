@@ -27,21 +27,21 @@ const LONG: u32 = 20;
 
 /// Time limit class of statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Patience {
+pub(crate) enum TimeLimit {
     #[default]
-    Usual,
+    Normal,
     /// May read or delete much before its first result.
     Long,
     /// Changes tables, or waits for a concurrent migration.
-    Endless,
+    Unlimited,
 }
 
-impl Patience {
+impl TimeLimit {
     fn parts_max(self) -> u32 {
         match self {
-            Patience::Usual => PARTS,
-            Patience::Long => PARTS * LONG,
-            Patience::Endless => u32::MAX,
+            TimeLimit::Normal => PARTS,
+            TimeLimit::Long => PARTS * LONG,
+            TimeLimit::Unlimited => u32::MAX,
         }
     }
 }
@@ -50,19 +50,19 @@ impl Patience {
 pub(crate) struct Watch {
     pub limit: Duration,
     waiting: Cell<usize>,
-    patience: Cell<Patience>,
+    time_limit: Cell<TimeLimit>,
     /// The connection was dropped because of silence.
     pub was_silent: Cell<bool>,
 }
 
 impl Watch {
     pub fn new(limit: Duration) -> Rc<Watch> {
-        Rc::new(Watch { limit, waiting: Cell::default(), patience: Cell::default(), was_silent: Cell::default() })
+        Rc::new(Watch { limit, waiting: Cell::default(), time_limit: Cell::default(), was_silent: Cell::default() })
     }
 
     /// Sets the time limit of the statements that follow; returns the previous one.
-    pub fn be(&self, patience: Patience) -> Patience {
-        self.patience.replace(patience)
+    pub fn set_time_limit(&self, time_limit: TimeLimit) -> TimeLimit {
+        self.time_limit.replace(time_limit)
     }
 
     /// Marks a statement as pending until the returned guard is dropped.
@@ -107,7 +107,7 @@ pub(crate) async fn carry(
         let is_waited_for = watch.waiting.get() > 0 || Rc::strong_count(&watch) == 1;
         silent = if is_waited_for { silent + 1 } else { 0 };
         // The first part may have begun before the statement.
-        if silent > watch.patience.get().parts_max() {
+        if silent > watch.time_limit.get().parts_max() {
             watch.was_silent.set(true);
             return Poll::Ready(());
         }

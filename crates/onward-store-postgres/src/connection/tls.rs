@@ -64,7 +64,7 @@ pub(crate) struct Tls {
 
 impl TlsMode {
     /// Returns the mode of the driver and the TLS configuration. Fails if `sslmode` is invalid or no CA certificate is found.
-    pub fn grant(&self) -> Result<(SslMode, Tls), StoreError> {
+    pub fn configure(&self) -> Result<(SslMode, Tls), StoreError> {
         let root = self.root.as_deref();
         let (mode, judges, checks_name) = match self.mode.as_deref() {
             Some("disable") => (SslMode::Disable, false, false),

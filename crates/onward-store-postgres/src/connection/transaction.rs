@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connection::sql::Db;
-use crate::connection::timeout::Patience;
-use crate::error::{Meaning, Outcome, Trouble, describe, meaning, store_error};
-use crate::restore_guard::Verdict;
+use crate::connection::timeout::TimeLimit;
+use crate::error::{ErrorClass, OpError, Outcome, classify, describe, store_error};
+use crate::restore_guard::IdentityCheck;
 use crate::shared::ServerShared;
 use crate::write::unit::UnitOfWork;
 use futures_util::FutureExt;
@@ -28,7 +28,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Requirements of a transaction, known before it begins.
 #[derive(Clone, Default)]
-pub(crate) struct Wants {
+pub(crate) struct LockRequest {
     pub keys: Vec<RunKey>,
     /// Those of `keys` whose open children are read, because the runs may end.
     pub parents: Vec<RunKey>,
@@ -37,7 +37,7 @@ pub(crate) struct Wants {
 }
 
 /// Failure of a transaction.
-pub(crate) enum Fate {
+pub(crate) enum TransactionError {
     /// Nothing was written; the error for the caller.
     Undone(StoreError),
     /// Nothing was written, because one operation panicked, found damaged data or was rejected by the database.
@@ -46,11 +46,13 @@ pub(crate) enum Fate {
     Unknown(String),
 }
 
-impl Fate {
+impl TransactionError {
     pub fn into_error(self) -> StoreError {
         match self {
-            Fate::Undone(error) | Fate::Damaged(error) => error,
-            Fate::Unknown(why) => StoreError::Unavailable { why: format!("the connection was lost during the commit: {why}") },
+            TransactionError::Undone(error) | TransactionError::Damaged(error) => error,
+            TransactionError::Unknown(why) => {
+                StoreError::Unavailable { why: format!("the connection was lost during the commit: {why}") }
+            }
         }
     }
 }
@@ -59,25 +61,25 @@ impl Fate {
 pub(crate) struct LazyConnection {
     pub shared: Arc<ServerShared>,
     db: Option<Db>,
-    patience: Patience,
+    time_limit: TimeLimit,
 }
 
 impl LazyConnection {
     pub fn new(shared: Arc<ServerShared>) -> LazyConnection {
-        LazyConnection { shared, db: None, patience: Patience::Usual }
+        LazyConnection { shared, db: None, time_limit: TimeLimit::Normal }
     }
 
     /// Sets the time limit of the statements that follow.
-    pub fn be(&mut self, patience: Patience) {
-        self.patience = patience;
+    pub fn set_time_limit(&mut self, time_limit: TimeLimit) {
+        self.time_limit = time_limit;
     }
 
     pub async fn get(&mut self) -> Outcome<&Db> {
         if self.db.as_ref().is_none_or(Db::is_closed) {
-            self.db = Some(self.shared.entrance.enter(&self.shared.clock).await?);
+            self.db = Some(self.shared.connector.open(&self.shared.clock).await?);
         }
         let db = self.db.as_ref().expect("it was just made");
-        db.be(self.patience);
+        db.set_time_limit(self.time_limit);
         Ok(db)
     }
 
@@ -87,13 +89,13 @@ impl LazyConnection {
     }
 
     /// Drops the connection; the server rolls its open transaction back.
-    pub fn hang_up(&mut self) {
+    pub fn disconnect(&mut self) {
         self.db = None;
     }
 }
 
 /// Changes that are published after a transaction.
-pub(crate) struct Aftermath {
+pub(crate) struct CommittedChanges {
     pub changes: Vec<Change>,
     pub due: Option<Timestamp>,
 }
@@ -102,46 +104,48 @@ pub(crate) struct Aftermath {
 pub(crate) async fn transact<T>(
     shared: &ServerShared,
     line: &mut LazyConnection,
-    wants: &Wants,
+    request: &LockRequest,
     work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
-) -> Result<(T, Aftermath), Fate> {
+) -> Result<(T, CommittedChanges), TransactionError> {
     for attempt in 1.. {
         let tried = match line.get().await {
-            Ok(db) => attempt_once(shared, db, wants, &work).await,
-            Err(trouble) => Err((trouble, false)),
+            Ok(db) => attempt_once(shared, db, request, &work).await,
+            Err(error) => Err((error, false)),
         };
         let (error, is_unknown) = match tried {
             Ok(done) => return Ok(done),
-            Err((Trouble::Refused(error), _)) => {
+            Err((OpError::Refused(error), _)) => {
                 shared.repair_after(&error);
                 undo(line).await;
-                return Err(Fate::Undone(error));
+                return Err(TransactionError::Undone(error));
             }
-            Err((Trouble::Damaged(error), _)) => {
+            Err((OpError::Damaged(error), _)) => {
                 shared.repair_after(&error);
                 undo(line).await;
-                return Err(Fate::Damaged(error));
+                return Err(TransactionError::Damaged(error));
             }
-            Err((Trouble::Panicked(why), _)) => {
-                line.hang_up();
-                return Err(Fate::Damaged(StoreError::Corrupt { why: format!("an operation broke an invariant: {why}") }));
+            Err((OpError::Panicked(why), _)) => {
+                line.disconnect();
+                return Err(TransactionError::Damaged(StoreError::Corrupt {
+                    why: format!("an operation broke an invariant: {why}"),
+                }));
             }
-            Err((Trouble::Sql(error), is_at_commit)) => (error, is_at_commit),
+            Err((OpError::Sql(error), is_at_commit)) => (error, is_at_commit),
         };
-        let (meaning, silence) = (meaning(&error), line.silence());
-        line.hang_up();
-        if is_unknown && meaning == Meaning::Lost {
-            return Err(Fate::Unknown(describe(&error))); // DB7
+        let (class, silence) = (classify(&error), line.silence());
+        line.disconnect();
+        if is_unknown && class == ErrorClass::Lost {
+            return Err(TransactionError::Unknown(describe(&error))); // DB7
         }
         // A retry would take as long again.
         if let Some(error) = silence {
-            return Err(Fate::Undone(error)); // DB11
+            return Err(TransactionError::Undone(error)); // DB11
         }
-        if meaning == Meaning::Other {
-            return Err(Fate::Damaged(store_error(&error))); // DB8: the batch is split
+        if class == ErrorClass::Other {
+            return Err(TransactionError::Damaged(store_error(&error))); // DB8: the batch is split
         }
-        if attempt >= TRIES_MAX || !matches!(meaning, Meaning::Again | Meaning::Lost) {
-            return Err(Fate::Undone(store_error(&error)));
+        if attempt >= TRIES_MAX || !matches!(class, ErrorClass::Again | ErrorClass::Lost) {
+            return Err(TransactionError::Undone(store_error(&error)));
         }
         shared.count(|stats| stats.retries += 1);
         tokio::time::sleep(pause(attempt)).await;
@@ -159,35 +163,34 @@ fn pause(attempt: u32) -> Duration {
 async fn attempt_once<T>(
     shared: &ServerShared,
     db: &Db,
-    wants: &Wants,
+    request: &LockRequest,
     work: &impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
-) -> Result<(T, Aftermath), (Trouble, bool)> {
-    let mut unit = begin(shared, db, wants).await.map_err(|trouble| (trouble, false))?;
+) -> Result<(T, CommittedChanges), (OpError, bool)> {
+    let mut unit = begin(shared, db, request).await.map_err(|error| (error, false))?;
     let done = AssertUnwindSafe(work(&mut unit)).catch_unwind().await;
-    unit.damaged.keys().chain(&unit.hurt).for_each(|key| shared.repair_soon(key));
-    let answer =
-        done.unwrap_or_else(|panic| Err(Trouble::Panicked(panic_message(&*panic)))).map_err(|trouble| (trouble, false))?;
-    let after = unit.aftermath();
+    unit.damaged.keys().chain(&unit.needs_repair).for_each(|key| shared.repair_soon(key));
+    let answer = done.unwrap_or_else(|panic| Err(OpError::Panicked(panic_message(&*panic)))).map_err(|error| (error, false))?;
+    let after = unit.take_changes();
     let statements = unit.statements();
-    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(|error| (Trouble::Sql(error), true))?;
+    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(|error| (OpError::Sql(error), true))?;
     Ok((answer, after))
 }
 
 /// Begins a transaction, and once more if the database turned out to be restored or replaced (DB9).
-async fn begin<'c>(shared: &ServerShared, db: &'c Db, wants: &Wants) -> Outcome<UnitOfWork<'c>> {
-    let unit = UnitOfWork::begin(db, &shared.clock, &shared.entrance.restore_guard, wants).await?;
-    match shared.entrance.restore_guard.clock(unit.sight) {
-        Verdict::Same => Ok(unit),
-        Verdict::Moved => {
-            shared.moved();
+async fn begin<'c>(shared: &ServerShared, db: &'c Db, request: &LockRequest) -> Outcome<UnitOfWork<'c>> {
+    let unit = UnitOfWork::begin(db, &shared.clock, &shared.connector.restore_guard, request).await?;
+    match shared.connector.restore_guard.clock(unit.start) {
+        IdentityCheck::Same => Ok(unit),
+        IdentityCheck::Moved => {
+            shared.leases_revoked();
             Ok(unit)
         }
-        Verdict::Doubtful => {
+        IdentityCheck::Doubtful => {
             db.execute("ROLLBACK").await?;
-            if shared.entrance.restore_guard.verify(db).await? {
-                shared.moved();
+            if shared.connector.restore_guard.verify(db).await? {
+                shared.leases_revoked();
             }
-            UnitOfWork::begin(db, &shared.clock, &shared.entrance.restore_guard, wants).await
+            UnitOfWork::begin(db, &shared.clock, &shared.connector.restore_guard, request).await
         }
     }
 }
@@ -196,6 +199,6 @@ async fn undo(line: &mut LazyConnection) {
     // Without a connection there is nothing to roll back.
     let Some(db) = &line.db else { return };
     if db.execute("ROLLBACK").await.is_err() {
-        line.hang_up();
+        line.disconnect();
     }
 }

@@ -1,7 +1,7 @@
 //! Sending and receiving of notifications.
 //!
 //! Owns the connection that listens and sends. Notifications are sent after the commit, in a separate transaction: they are
-//! optional, and a NOTIFY inside of transactions would serialize all their commits. While no other server is heard, none are
+//! optional, and a NOTIFY inside of transactions would serialize all their commits. While no other server sends notifications, none are
 //! sent. Cluster broadcasts (`onward.broadcasts`) are rows with a notification; if notifications do not arrive, the rows are polled.
 //!
 //! A server that does not receive its own notifications, because of a pooler or a lost connection, receives none of others.
@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::connection::sql::{Db, Sql};
 use crate::error::Outcome;
-use crate::notify::message::{Words, parse};
+use crate::notify::message::{Notice, parse};
 use crate::shared::ServerShared;
 
 /// Delay that lets notifications accumulate.
@@ -27,7 +27,7 @@ const PACE: Duration = Duration::from_millis(5);
 const HELLO_EVERY: Duration = Duration::from_secs(10);
 const BELIEVED_FOR: Duration = Duration::from_secs(30);
 /// Interval of polling for broadcasts without notifications, and delay before a broken connection is replaced.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Lifetime of a broadcast; a server that has not read it by then was down.
 pub(crate) const BROADCAST_MILLIS: i64 = 30_000;
 
@@ -40,8 +40,8 @@ pub(crate) struct Notifications {
 #[derive(Default)]
 struct ListenerState {
     /// The notification to send next.
-    words: Words,
-    /// When another server was last heard, and when this one.
+    notice: Notice,
+    /// When the last notification of another server arrived, and when the last of this one.
     others_at: Option<Instant>,
     own_at: Option<Instant>,
     /// Broadcasts that were read, or written here.
@@ -64,7 +64,7 @@ impl Notifications {
         if state.is_alone() {
             return;
         }
-        state.words.add(changes, due);
+        state.notice.add(changes, due);
         drop(state);
         self.wake.notify_one();
     }
@@ -72,7 +72,7 @@ impl Notifications {
     /// Queues the notification for a broadcast that was written here.
     pub fn add_broadcast(&self, number: i64) {
         let mut state = self.lock();
-        state.words.broadcasts.insert(number);
+        state.notice.broadcasts.insert(number);
         state.read.insert(number);
         drop(state);
         self.wake.notify_one();
@@ -96,30 +96,30 @@ pub(crate) async fn run(shared: Arc<ServerShared>, listen: bool) {
         while !shared.has_listeners() {
             shared.notifications.wake.notified().await;
         }
-        let opened = if listen { Db::listening(&shared.entrance).await } else { Db::deaf(&shared.entrance).await };
+        let opened = if listen { Db::listening(&shared.connector).await } else { Db::without_listen(&shared.connector).await };
         if let Ok((db, mut payloads)) = opened {
             if !std::mem::take(&mut is_first) {
-                shared.tell_change(&Change::Missed);
+                shared.notify_listeners(&Change::Missed);
             }
             let _ = serve(&shared, &db, &mut payloads).await;
         }
         shared.notifications.lock().own_at = None;
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 async fn serve(shared: &ServerShared, db: &Db, payloads: &mut UnboundedReceiver<String>) -> Outcome<()> {
     let mut hello = tokio::time::interval(HELLO_EVERY);
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut poll = tokio::time::interval(POLL_INTERVAL);
+    poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             payload = payloads.recv() => match payload {
-                Some(payload) => hear(shared, db, &payload).await?,
+                Some(payload) => handle_notification(shared, db, &payload).await?,
                 None => return Ok(()),
             },
             _ = hello.tick() => send(shared, db, true).await?,
-            _ = look.tick() => {
+            _ = poll.tick() => {
                 if !shared.notifications.can_receive() {
                     read_broadcasts(shared, db, None).await?;
                 }
@@ -133,18 +133,18 @@ async fn serve(shared: &ServerShared, db: &Db, payloads: &mut UnboundedReceiver<
 }
 
 async fn send(shared: &ServerShared, db: &Db, hello: bool) -> Outcome<()> {
-    let words = std::mem::take(&mut shared.notifications.lock().words);
-    if words.is_empty() && !hello {
+    let notice = std::mem::take(&mut shared.notifications.lock().notice);
+    if notice.is_empty() && !hello {
         return Ok(());
     }
-    let sql = Sql::new("SELECT pg_notify('onward', $1)").text(words.payload(&shared.server));
+    let sql = Sql::new("SELECT pg_notify('onward', $1)").text(notice.payload(&shared.server));
     // A notification need not wait for the disk.
     db.pipeline(Some("BEGIN; SET LOCAL synchronous_commit = off"), &[sql], Some("COMMIT")).await?;
     Ok(())
 }
 
-async fn hear(shared: &ServerShared, db: &Db, payload: &str) -> Outcome<()> {
-    let Some((server, words)) = parse(payload) else { return Ok(()) };
+async fn handle_notification(shared: &ServerShared, db: &Db, payload: &str) -> Outcome<()> {
+    let Some((server, notice)) = parse(payload) else { return Ok(()) };
     let is_new = {
         let mut state = shared.notifications.lock();
         if server == shared.server {
@@ -159,20 +159,20 @@ async fn hear(shared: &ServerShared, db: &Db, payload: &str) -> Outcome<()> {
         send(shared, db, true).await?;
     }
     // Broadcasts, the output of a task for example, come before the end of the task.
-    if !words.broadcasts.is_empty() {
-        read_broadcasts(shared, db, Some(words.broadcasts)).await?;
+    if !notice.broadcasts.is_empty() {
+        read_broadcasts(shared, db, Some(notice.broadcasts)).await?;
     }
-    if words.has_deliveries || words.is_cut || !words.work.is_empty() {
-        shared.pulse.stir();
+    if notice.has_deliveries || notice.is_cut || !notice.work.is_empty() {
+        shared.idle_cache.invalidate();
     }
-    shared.tell_here(Vec::new(), words.due);
-    words.grown.into_iter().for_each(|(run, ends)| shared.tell_change(&Change::Elsewhere { run, ends }));
-    words.work.into_iter().for_each(|namespace| shared.tell_change(&Change::WorkElsewhere { namespace }));
-    if words.has_deliveries {
-        shared.tell_change(&Change::OutboxGrew);
+    shared.publish_local(Vec::new(), notice.due);
+    notice.grown.into_iter().for_each(|(run, ends)| shared.notify_listeners(&Change::Elsewhere { run, ends }));
+    notice.work.into_iter().for_each(|namespace| shared.notify_listeners(&Change::WorkElsewhere { namespace }));
+    if notice.has_deliveries {
+        shared.notify_listeners(&Change::OutboxGrew);
     }
-    if words.is_cut {
-        shared.tell_change(&Change::Missed);
+    if notice.is_cut {
+        shared.notify_listeners(&Change::Missed);
     }
     Ok(())
 }
@@ -191,7 +191,7 @@ async fn read_broadcasts(shared: &ServerShared, db: &Db, numbers: Option<BTreeSe
     for row in &rows {
         let is_new = shared.notifications.lock().read.insert(row.get(0));
         if is_new {
-            shared.tell_change(&Change::Broadcast { message: row.get(1) });
+            shared.notify_listeners(&Change::Broadcast { message: row.get(1) });
         }
     }
     let mut state = shared.notifications.lock();

@@ -1,6 +1,6 @@
 //! The payload of a notification: what changed, within its size limit.
 //!
-//! A notification may be lost and only names where to look. If not everything fits, it says that something is left out.
+//! A notification may be lost and only names what to read. If not everything fits, it is marked as incomplete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use onward_store::Change;
 const PAYLOAD_BYTES_MAX: usize = 7_900;
 
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Words {
+pub(crate) struct Notice {
     pub due: Option<Timestamp>,
     pub has_deliveries: bool,
     /// Namespaces in which a run or a task waits to be claimed.
@@ -24,9 +24,9 @@ pub(crate) struct Words {
     pub is_cut: bool,
 }
 
-impl Words {
+impl Notice {
     pub fn is_empty(&self) -> bool {
-        *self == Words::default()
+        *self == Notice::default()
     }
 
     pub fn add(&mut self, changes: &[Change], due: Option<Timestamp>) {
@@ -48,18 +48,18 @@ impl Words {
     pub fn payload(&self, server: &str) -> String {
         let mut text = server.to_owned();
         let mut is_cut = self.is_cut;
-        let mut say = |line: String| match text.len() + line.len() < PAYLOAD_BYTES_MAX {
+        let mut add_line = |line: String| match text.len() + line.len() < PAYLOAD_BYTES_MAX {
             true => text.extend(["\n", &line]),
             false => is_cut = true,
         };
-        self.due.iter().for_each(|due| say(format!("d{}", due.0)));
-        self.broadcasts.iter().for_each(|number| say(format!("l{number}")));
-        self.has_deliveries.then(|| say("o".to_owned()));
-        self.work.iter().for_each(|namespace| say(format!("w{}", namespace.as_str())));
+        self.due.iter().for_each(|due| add_line(format!("d{}", due.0)));
+        self.broadcasts.iter().for_each(|number| add_line(format!("l{number}")));
+        self.has_deliveries.then(|| add_line("o".to_owned()));
+        self.work.iter().for_each(|namespace| add_line(format!("w{}", namespace.as_str())));
         for (run, ends) in &self.grown {
             // Neither part of a key contains a control character.
             let letter = if *ends { 'e' } else { 'g' };
-            say(format!("{letter}{}\t{}", run.namespace.as_str(), run.id.as_str()));
+            add_line(format!("{letter}{}\t{}", run.namespace.as_str(), run.id.as_str()));
         }
         if is_cut {
             text.push_str("\nx");
@@ -69,23 +69,23 @@ impl Words {
 }
 
 /// Decodes a payload: the server that sent it, and what changed. Unknown or invalid lines are skipped.
-pub(crate) fn parse(payload: &str) -> Option<(String, Words)> {
+pub(crate) fn parse(payload: &str) -> Option<(String, Notice)> {
     let mut lines = payload.split('\n');
     let server = lines.next()?.to_owned();
-    let mut words = Words::default();
+    let mut notice = Notice::default();
     for line in lines {
         let (Some(letter), Some(rest)) = (line.get(..1), line.get(1..)) else { continue };
         match letter {
-            "d" => words.due = rest.parse().ok().map(Timestamp),
-            "l" => words.broadcasts.extend(rest.parse::<i64>()),
-            "o" => words.has_deliveries = true,
-            "w" => words.work.extend(Namespace::new(rest)),
-            "e" | "g" => words.grown.extend(parse_key(rest).map(|run| (run, letter == "e"))),
-            "x" => words.is_cut = true,
+            "d" => notice.due = rest.parse().ok().map(Timestamp),
+            "l" => notice.broadcasts.extend(rest.parse::<i64>()),
+            "o" => notice.has_deliveries = true,
+            "w" => notice.work.extend(Namespace::new(rest)),
+            "e" | "g" => notice.grown.extend(parse_key(rest).map(|run| (run, letter == "e"))),
+            "x" => notice.is_cut = true,
             _ => {}
         }
     }
-    Some((server, words))
+    Some((server, notice))
 }
 
 fn parse_key(text: &str) -> Option<RunKey> {

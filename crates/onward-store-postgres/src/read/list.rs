@@ -13,7 +13,7 @@ use onward_store::{
 use tokio_postgres::Row;
 
 use crate::connection::sql::{Db, Sql};
-use crate::error::{Outcome, Trouble};
+use crate::error::{OpError, Outcome};
 use crate::read::reader::{read_records, restore_payloads};
 use crate::row::{crc, unseal_head};
 use crate::write::claim::text_of;
@@ -94,8 +94,8 @@ async fn rebuild(db: &Db, rk: i64, key: RunKey) -> Outcome<Option<RunHead>> {
     let generation = db.query(&sql).await?.first().and_then(|row| row.get::<_, Option<i32>>(0));
     match read_records(db, &key, rk, generation.unwrap_or(0) as u32, Index(0), usize::MAX).await {
         Ok(records) => Ok(RunHead::rebuild(key, &records)),
-        Err(Trouble::Refused(_)) => Ok(None),
-        Err(trouble) => Err(trouble),
+        Err(OpError::Refused(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -194,7 +194,7 @@ async fn read_whole<C: HasPayloads>(
     for row in db.query(sql).await? {
         let Some(carrier) = read(row.get(1))? else { continue };
         match restore_payloads(db, row.get(0), carrier).await {
-            Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_requested => {}
+            Err(OpError::Refused(StoreError::Corrupt { .. })) if !is_requested => {}
             restored => found.push(restored?),
         }
     }

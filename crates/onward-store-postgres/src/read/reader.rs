@@ -8,7 +8,7 @@ use onward_store::{KnownRun, OutboxId, RunUpdate, StoreError, payloads, shown};
 use tokio_postgres::Row;
 
 use crate::connection::sql::{Db, Sql};
-use crate::error::{Outcome, Trouble};
+use crate::error::{OpError, Outcome};
 use crate::row::{EventRow, unseal_head};
 use crate::write::load::row_key;
 
@@ -16,7 +16,7 @@ use crate::write::load::row_key;
 pub(crate) async fn check(db: &Db) -> Outcome<()> {
     let rows = db.query(&Sql::new("SELECT current_setting('transaction_read_only')::boolean")).await?;
     match rows.first().is_some_and(|row| row.get(0)) {
-        true => Err(Trouble::Refused(StoreError::Unavailable { why: "it accepts no writes: standby or read-only".to_owned() })),
+        true => Err(OpError::Refused(StoreError::Unavailable { why: "it accepts no writes: standby or read-only".to_owned() })),
         false => Ok(()),
     }
 }
@@ -127,7 +127,7 @@ async fn check_records(
             return Err(corrupt(expected, "the event is missing".to_owned()).into());
         }
         record.events = match restore_payloads(db, rk, std::mem::take(&mut record.events)).await {
-            Err(Trouble::Refused(error)) => return Err(corrupt(record.index, error.to_string()).into()),
+            Err(OpError::Refused(error)) => return Err(corrupt(record.index, error.to_string()).into()),
             other => other?,
         };
         expected = record.next_index();
@@ -187,7 +187,7 @@ pub(crate) const NEW_RECORDS: &str = "SELECT k.position, e.idx, e.at, e.crc, e.b
 
 /// Reads the oldest outbox messages. Damaged ones are skipped; if only damaged ones are left, each call fails with their error.
 pub(crate) async fn read_outbox(db: &Db, limit: usize) -> Outcome<Vec<(OutboxId, OutboxMessage)>> {
-    let (mut found, mut after, mut trouble) = (Vec::new(), 0, None);
+    let (mut found, mut after, mut first_error) = (Vec::new(), 0, None);
     while found.is_empty() {
         let sql = Sql::new("SELECT id, rk, data FROM onward.outbox WHERE id > $1 ORDER BY id LIMIT $2");
         let rows = db.query(&sql.number(after).number(number(limit))).await?;
@@ -197,12 +197,12 @@ pub(crate) async fn read_outbox(db: &Db, limit: usize) -> Outcome<Vec<(OutboxId,
             let (id, rk): (i64, i64) = (row.get(0), row.get(1));
             match read_delivery(db, rk, row.get(2)).await {
                 Ok(message) => found.push((OutboxId(id as u64), message)),
-                Err(Trouble::Refused(error)) => trouble = trouble.or(Some((rk, error))),
+                Err(OpError::Refused(error)) => first_error = first_error.or(Some((rk, error))),
                 Err(other) => return Err(other),
             }
         }
     }
-    match trouble {
+    match first_error {
         Some((rk, error)) if found.is_empty() => Err(lost_news(db, rk, error).await.into()),
         _ => Ok(found),
     }
@@ -237,6 +237,6 @@ pub(crate) async fn restore_payloads<C: HasPayloads>(db: &Db, rk: i64, mut carri
     let find = &mut |hash: &[u8; 16]| -> Result<Option<Vec<u8>>, StoreError> {
         Ok(found.iter().find(|(own, _)| own == hash).map(|(_, data)| data.clone()))
     };
-    large::restore(&mut carrier, find).map_err(Trouble::Refused)?;
+    large::restore(&mut carrier, find).map_err(OpError::Refused)?;
     Ok(carrier)
 }

@@ -77,7 +77,7 @@ impl ShardDatabase {
     /// Converts to a database that is used only after its shard was verified (SD5).
     pub fn unchecked(self, share: Shard, error: &StoreError) -> Arc<ShardDatabase> {
         let database = Arc::new(ShardDatabase { share: Some(share), ..self });
-        database.fell(reason(error));
+        database.mark_down(reason(error));
         database
     }
 
@@ -96,13 +96,13 @@ impl ShardDatabase {
     ) -> Result<T, StoreError> {
         match self.refusal() {
             Some(error) => Err(error),
-            None => self.hear(question(&*self.store)).await,
+            None => self.wait_for(question(&*self.store)).await,
         }
     }
 
     /// Waits for a result, at most until the database counts as down. The operation may take effect nevertheless, as with any
     /// lost response.
-    pub async fn hear<T>(
+    pub async fn wait_for<T>(
         self: &Arc<ShardDatabase>,
         answer: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -140,15 +140,15 @@ impl ShardDatabase {
             return Err(error);
         }
         let before = lock(&self.expiring).take();
-        let (mut look, patience) = match before {
-            Some(look) => (look, Duration::ZERO),
+        let (mut expiry, wait_max) = match before {
+            Some(expiry) => (expiry, Duration::ZERO),
             None => (begin_expire(self.store.clone(), limit), self.common.pace.late),
         };
-        match self.common.time.limit(patience, look.as_mut()).await {
+        match self.common.time.limit(wait_max, expiry.as_mut()).await {
             Some(answer) => self.noted(answer).map(Some),
             None => {
-                *lock(&self.expiring) = Some(look);
-                self.doubt();
+                *lock(&self.expiring) = Some(expiry);
+                self.start_probe();
                 Ok(None)
             }
         }
@@ -160,7 +160,7 @@ impl ShardDatabase {
         match answer {
             Err(error) if is_down(&error) => {
                 let why = reason(&error);
-                self.fell(why.clone());
+                self.mark_down(why.clone());
                 Err(self.unavailable(&why))
             }
             answer => {
@@ -183,7 +183,7 @@ impl ShardDatabase {
     }
 
     /// Marks it as down, wakes waiting callers and starts a probe.
-    fn fell(self: &Arc<ShardDatabase>, why: String) {
+    fn mark_down(self: &Arc<ShardDatabase>, why: String) {
         let mut down = lock(&self.down);
         let since = down.take().map_or_else(|| self.common.clock.now(), |(since, _)| since);
         *down = Some((since, why));
@@ -192,11 +192,11 @@ impl ShardDatabase {
         self.fallen.notify_waiters();
         // Results of earlier requests are not awaited after it comes back.
         lock(&self.expiring).take();
-        self.doubt();
+        self.start_probe();
     }
 
     /// Starts a probe, unless one is running.
-    pub fn doubt(self: &Arc<ShardDatabase>) {
+    pub fn start_probe(self: &Arc<ShardDatabase>) {
         if !self.is_questioned.swap(true, Ordering::AcqRel) {
             self.common.time.spawn(question(Arc::downgrade(self), self.common.pace));
         }
@@ -222,7 +222,7 @@ struct Waits<'a>(Option<&'a Arc<ShardDatabase>>);
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         if let Some(database) = self.0 {
-            database.doubt();
+            database.start_probe();
         }
     }
 }
@@ -242,7 +242,7 @@ async fn question(database: Weak<ShardDatabase>, pace: Pace) {
             let is_silent = its.last_seen_at.load(Ordering::Acquire)
                 <= asked_at.max(its.age().saturating_sub(pace.answer_max.as_millis() as u64));
             if is_silent && its.is_up() {
-                its.fell("it does not respond".to_owned());
+                its.mark_down("it does not respond".to_owned());
             }
         };
         let Some(its) = database.upgrade() else { return };

@@ -25,7 +25,7 @@ impl ShardedStore {
         let is_known = known.iter().any(|(_, known)| *known); // SD6
         if is_known && known.iter().any(|(_, known)| !known) {
             // Other workers may hold what was leased there: holders of runs here must check them.
-            self.tell(&Change::Missed);
+            self.notify_listeners(&Change::Missed);
         }
         Ok(is_known)
     }

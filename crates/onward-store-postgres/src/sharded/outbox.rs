@@ -10,7 +10,7 @@ use crate::sharded::merge::take_turns;
 use crate::sharded::routing::{ShardedStore, all_answers, position, some_answers};
 
 /// Maximum number of outbox messages of one database to search for some whose receiver is reachable.
-const LOOKED_THROUGH_MAX: usize = 65_536;
+const SCANNED_MAX: usize = 65_536;
 
 impl ShardedStore {
     /// Returns the oldest outbox messages, one of each database in turn.
@@ -70,7 +70,7 @@ fn to_those_up(store: &dyn Store, down: Arc<Vec<bool>>, limit: usize) -> StoreFu
         let mut wanted = limit;
         loop {
             let mut messages = store.outbox_messages(wanted).await?;
-            let is_all = messages.len() < wanted || wanted >= LOOKED_THROUGH_MAX;
+            let is_all = messages.len() < wanted || wanted >= SCANNED_MAX;
             messages.retain(|(_, message)| !down[position(message.receiver(), down.len())]);
             if is_all || messages.len() >= limit {
                 messages.truncate(limit);

@@ -111,7 +111,7 @@ impl ShardedStore {
         self.databases.iter().for_each(|database| database.store.subscribe(listener.clone()));
     }
 
-    pub(crate) fn tell(&self, change: &Change) {
+    pub(crate) fn notify_listeners(&self, change: &Change) {
         sync::lock(&self.listeners).iter().for_each(|listener| listener.changed(change));
     }
 }

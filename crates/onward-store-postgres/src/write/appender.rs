@@ -20,10 +20,10 @@ use onward_store::unit_of_work;
 use onward_store::{Expired, StoreError};
 
 use crate::connection::sql::Sql;
-use crate::connection::transaction::{Aftermath, Fate, LazyConnection, Wants, transact};
-use crate::error::{Outcome, Trouble};
+use crate::connection::transaction::{CommittedChanges, LazyConnection, LockRequest, TransactionError, transact};
+use crate::error::{OpError, Outcome};
 use crate::shared::ServerShared;
-use crate::write::expire::{Look, NEXT_DUE};
+use crate::write::expire::{NEXT_DUE, NextDue};
 use crate::write::op::Op;
 use crate::write::unit::UnitOfWork;
 
@@ -45,7 +45,7 @@ pub(crate) async fn run(shared: Arc<ServerShared>, number: usize) {
 }
 
 async fn run_batch(shared: &ServerShared, line: &mut LazyConnection, ops: &[RunOp]) {
-    let wants = Wants {
+    let request = LockRequest {
         keys: ops.iter().flat_map(RunOp::runs).cloned().collect(),
         parents: ops.iter().filter_map(ended_run).cloned().collect(),
         fresh: ops.iter().filter(|op| matches!(op, RunOp::Start(..) | RunOp::Restore(..))).count(),
@@ -59,23 +59,23 @@ async fn run_batch(shared: &ServerShared, line: &mut LazyConnection, ops: &[RunO
         Ok(())
     };
     let begun = Instant::now();
-    let done = transact(shared, line, &wants, work).await;
+    let done = transact(shared, line, &request, work).await;
     shared.count(|stats| stats.add_batch(ops.len() as u64, begun.elapsed()));
     match done {
         Ok(((), after)) => {
-            shared.pulse.stir_by(&after.changes);
+            shared.idle_cache.invalidate_by(&after.changes);
             ops.iter().for_each(|op| op.pending().release()); // DB6
-            shared.tell(after);
+            shared.publish(after);
         }
-        Err(Fate::Unknown(why)) => {
+        Err(TransactionError::Unknown(why)) => {
             shared.count(|stats| stats.unknown += ops.len() as u64);
-            ops.iter().for_each(|op| op.pending().fail(Fate::Unknown(why.clone()).into_error()));
+            ops.iter().for_each(|op| op.pending().fail(TransactionError::Unknown(why.clone()).into_error()));
         }
-        Err(fate) => match ops {
-            [op] => op.pending().fail(fate.into_error()),
+        Err(failure) => match ops {
+            [op] => op.pending().fail(failure.into_error()),
             // An unreachable database would only make each retry take as long again.
-            _ if matches!(fate, Fate::Undone(StoreError::Unavailable { .. } | StoreError::DiskFull)) => {
-                let error = fate.into_error();
+            _ if matches!(failure, TransactionError::Undone(StoreError::Unavailable { .. } | StoreError::DiskFull)) => {
+                let error = failure.into_error();
                 ops.iter().for_each(|op| op.pending().fail(same(&error)));
             }
             _ => {
@@ -150,14 +150,14 @@ impl Replies for UnitOfWork<'_> {
     fn settle<T: Send>(&mut self, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<()> {
         let answer = match outcome {
             Ok(value) => Ok(value),
-            Err(Trouble::Refused(error)) if self.set.record_count != self.records_before => return Err(Trouble::Damaged(error)),
-            Err(Trouble::Refused(error)) => {
+            Err(OpError::Refused(error)) if self.set.record_count != self.records_before => return Err(OpError::Damaged(error)),
+            Err(OpError::Refused(error)) => {
                 if let StoreError::LogCorrupt { key, .. } = &error {
-                    self.hurt.insert(key.clone()); // DB10
+                    self.needs_repair.insert(key.clone()); // DB10
                 }
                 Err(error)
             }
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         };
         to.put(answer);
         Ok(())
@@ -166,40 +166,41 @@ impl Replies for UnitOfWork<'_> {
 
 /// Handles due work. One statement finds out whether there is any; mostly there is none.
 async fn expire(shared: &ServerShared, line: &mut LazyConnection, limit: usize, to: &Arc<Slot<Expired>>) {
-    shared.begin_look();
+    shared.begin_due_query();
     let mut answer = try_expire(shared, line, limit).await;
     if let Ok(expired) = &mut answer {
-        expired.next_due = shared.end_look(expired.next_due);
+        expired.next_due = shared.end_due_query(expired.next_due);
     }
     to.put(answer);
     to.release();
 }
 
 async fn try_expire(shared: &ServerShared, line: &mut LazyConnection, limit: usize) -> Result<Expired, StoreError> {
-    let begun = shared.pulse.begin();
-    if let Some(look) = look(line).await
-        && look.next_due.is_none_or(|due| due > shared.clock.now(look.clock_micros))
+    let begun = shared.idle_cache.begin();
+    if let Some(next) = query_next_due(line).await
+        && next.next_due.is_none_or(|due| due > shared.clock.now(next.clock_micros))
     {
-        shared.pulse.end(begun, look.found);
-        return Ok(Expired { next_due: look.next_due, ..Expired::default() });
+        shared.idle_cache.end(begun, next.found);
+        return Ok(Expired { next_due: next.next_due, ..Expired::default() });
     }
     let work = async |unit: &mut UnitOfWork<'_>| {
         let expired = unit_of_work::expire(unit, limit).await?;
-        unit.let_damaged_sleep().await?;
+        unit.freeze_damaged().await?;
         Ok(expired)
     };
-    let (mut expired, after) = transact(shared, line, &Wants::default(), work).await.map_err(Fate::into_error)?;
-    shared.pulse.stir();
-    shared.tell(Aftermath { due: None, ..after });
+    let (mut expired, after) =
+        transact(shared, line, &LockRequest::default(), work).await.map_err(TransactionError::into_error)?;
+    shared.idle_cache.invalidate();
+    shared.publish(CommittedChanges { due: None, ..after });
     // Returned to the caller instead of published, since it includes what this call itself started. If there is more, the next
-    // pass follows at once and looks then.
+    // pass follows at once and queries then.
     if !expired.more {
-        expired.next_due = look(line).await.and_then(|look| look.next_due);
+        expired.next_due = query_next_due(line).await.and_then(|next| next.next_due);
     }
     Ok(expired)
 }
 
-async fn look(line: &mut LazyConnection) -> Option<Look> {
+async fn query_next_due(line: &mut LazyConnection) -> Option<NextDue> {
     let rows = line.get().await.ok()?.query(&Sql::new(NEXT_DUE)).await.ok()?;
-    rows.first().map(Look::read)
+    rows.first().map(NextDue::read)
 }

@@ -55,8 +55,8 @@ pub(crate) const WHOLE_LOGS: &str = "SELECT e.rk, e.generation, e.idx, e.at, e.c
   CROSS JOIN LATERAL (SELECT * FROM onward.events e WHERE e.rk = k.rk AND e.generation = k.generation ORDER BY e.idx) AS e
   ORDER BY k.position, e.idx";
 
-/// Maximum number of queries in one claim that look beyond locked runs.
-const LOOKS_MAX: usize = 8;
+/// Maximum number of queries in one claim that continue beyond locked runs.
+const QUERIES_MAX: usize = 8;
 
 /// Maximum number of delayed tasks that become claimable at once: there may be very many after an outage.
 const SHOWN_MAX: usize = 1_024;
@@ -69,8 +69,8 @@ impl UnitOfWork<'_> {
             pairs.extend(versions.iter().map(|version| (kind.as_str().to_owned(), text_of(version.as_ref())))); // L14
         }
         let mut runs: Vec<(i64, RunRef)> = Vec::new();
-        let mut looked_at: Vec<i64> = Vec::new();
-        for _ in 0..LOOKS_MAX {
+        let mut seen_runs: Vec<i64> = Vec::new();
+        for _ in 0..QUERIES_MAX {
             let wanted = request.limit.saturating_sub(runs.len());
             if wanted == 0 {
                 break;
@@ -78,7 +78,7 @@ impl UnitOfWork<'_> {
             let sql = |text: &str| {
                 let (kinds, versions) = pairs.iter().cloned().unzip();
                 let sql = Sql::new(text).text(request.namespace.as_str()).texts(kinds).texts(versions); // S6
-                sql.number(number(wanted)).numbers(looked_at.clone())
+                sql.number(number(wanted)).numbers(seen_runs.clone())
             };
             let statements = [sql(READY_COUNT), sql(READY_RUNS)];
             let mut answers = self.db.pipeline(None, &statements, None).await?.into_iter();
@@ -88,8 +88,8 @@ impl UnitOfWork<'_> {
                 runs.push((self.set.runs[run].ready.unwrap_or_default(), run));
             }
             let got = locked.len();
-            looked_at.extend(seen.iter().copied());
-            looked_at.extend(locked.iter().map(|row| row.get::<_, i64>(0)));
+            seen_runs.extend(seen.iter().copied());
+            seen_runs.extend(locked.iter().map(|row| row.get::<_, i64>(0)));
             // Everything that was found is now locked here or by another transaction.
             if seen.len() < wanted && got >= seen.len() || seen.is_empty() {
                 break;
@@ -162,7 +162,7 @@ impl UnitOfWork<'_> {
             let Ok(task) = read_task(&row) else { continue };
             let Ok(mut task) = self.whole(rk, task).await else { continue };
             if task.may_be_claimed(self.set.now) {
-                task.claim_after(self.went_back_until()); // DB9
+                task.claim_after(self.restored_until()); // DB9
                 found.push(((rk, row.get(2)), task));
             }
         }
@@ -182,8 +182,8 @@ impl UnitOfWork<'_> {
     }
 
     /// Returns the time until which the database, if it was restored, may have forgotten claims.
-    fn went_back_until(&self) -> Timestamp {
-        Timestamp(u64::try_from(self.sight.floor / 1_000).unwrap_or_default())
+    fn restored_until(&self) -> Timestamp {
+        Timestamp(u64::try_from(self.start.floor / 1_000).unwrap_or_default())
     }
 
     /// Makes delayed tasks claimable, up to a limit; returns whether there may be more.

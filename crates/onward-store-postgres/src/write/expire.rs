@@ -6,8 +6,8 @@ use onward_store::durable::seal::{call_id_key, number, read_call_id};
 use onward_store::unit_of_work::{Due, QueuedTask, RunRef, Timer};
 
 use crate::connection::sql::Sql;
-use crate::error::{Outcome, Trouble};
-use crate::notify::pulse::PendingWork;
+use crate::error::{OpError, Outcome};
+use crate::notify::idle_cache::PendingWork;
 use crate::write::load::read_timer;
 use crate::write::unit::UnitOfWork;
 
@@ -41,25 +41,25 @@ impl UnitOfWork<'_> {
     /// Freezes timers whose question is damaged, so that they do not block the others forever; returns the rest.
     async fn with_sound_waits(&mut self, armed: Vec<(RunRef, CallId)>) -> Outcome<Vec<(RunRef, CallId)>> {
         match self.need_waits(armed.clone()).await {
-            Err(Trouble::Refused(_)) => {}
+            Err(OpError::Refused(_)) => {}
             other => return other.map(|()| armed),
         }
         let mut sound = Vec::new();
         for (run, call_id) in armed {
             match self.need_waits(vec![(run, call_id.clone())]).await {
                 Ok(()) => sound.push((run, call_id)),
-                Err(Trouble::Refused(_)) => {
+                Err(OpError::Refused(_)) => {
                     let sleeping = Timer { due_at: self.set.now, is_frozen: true };
                     self.set.change(run).timers.put(call_id, sleeping);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
         Ok(sound)
     }
 
     /// Freezes timers and tasks of damaged runs until the runs are repaired: they would be due forever.
-    pub async fn let_damaged_sleep(&mut self) -> Outcome<()> {
+    pub async fn freeze_damaged(&mut self) -> Outcome<()> {
         let numbers: Vec<i64> = self.damaged.values().copied().collect();
         if numbers.is_empty() {
             return Ok(());
@@ -103,7 +103,7 @@ impl UnitOfWork<'_> {
         let ours = due.into_iter().filter_map(|(rk, call_id)| Some((*self.numbers.get(&rk)?, call_id)));
         let ours: Vec<(RunRef, CallId)> = ours.collect();
         let is_sound = match self.need_tasks(ours.clone()).await {
-            Err(Trouble::Refused(_)) => false,
+            Err(OpError::Refused(_)) => false,
             other => other.map(|()| true)?,
         };
         let mut found = Vec::new();
@@ -121,7 +121,7 @@ impl UnitOfWork<'_> {
     /// Returns whether the task is intact; a damaged one has no timeout any more.
     async fn has_sound_task(&mut self, run: RunRef, call_id: &CallId) -> Outcome<bool> {
         match self.need_tasks(vec![(run, call_id.clone())]).await {
-            Err(Trouble::Refused(_)) => {
+            Err(OpError::Refused(_)) => {
                 let rk = self.set.runs[run].own.rk;
                 let sql = Sql::new("UPDATE onward.tasks SET due = NULL WHERE rk = $1 AND call_id = $2");
                 self.db.query(&sql.number(rk).bytes(call_id_key(call_id))).await?;
@@ -168,16 +168,16 @@ impl UnitOfWork<'_> {
 }
 
 /// Result of [`NEXT_DUE`].
-pub(crate) struct Look {
+pub(crate) struct NextDue {
     pub clock_micros: i64,
     pub next_due: Option<Timestamp>,
     pub found: PendingWork,
 }
 
-impl Look {
-    pub fn read(row: &tokio_postgres::Row) -> Look {
+impl NextDue {
+    pub fn read(row: &tokio_postgres::Row) -> NextDue {
         let due = (1..5).filter_map(|at| row.get::<_, Option<i64>>(at)).min();
         let found = PendingWork { outbox_messages: row.get(5), runs: row.get(6), tasks: row.get(7) };
-        Look { clock_micros: row.get(0), next_due: due.map(|due| Timestamp(due as u64)), found }
+        NextDue { clock_micros: row.get(0), next_due: due.map(|due| Timestamp(due as u64)), found }
     }
 }

@@ -18,7 +18,7 @@ use tokio_postgres::types::FromSql;
 
 use crate::clock::StoreClock;
 use crate::connection::sql::{Db, Sql};
-use crate::connection::transaction::Wants;
+use crate::connection::transaction::LockRequest;
 use crate::error::{Outcome, damaged_row};
 use crate::read::reader::restore_payloads;
 use crate::restore_guard::{self, RestoreGuard};
@@ -35,23 +35,28 @@ const ENTER: &str = "SELECT * FROM onward.enter($1, $2, $3, $4, $5)";
 
 impl<'c> UnitOfWork<'c> {
     /// Begins a transaction, locks the requested runs and reserves numbers for new ones, in one round trip.
-    pub async fn begin(db: &'c Db, clock: &StoreClock, restore_guard: &RestoreGuard, wants: &Wants) -> Outcome<UnitOfWork<'c>> {
-        let mut keys = wants.keys.clone();
+    pub async fn begin(
+        db: &'c Db,
+        clock: &StoreClock,
+        restore_guard: &RestoreGuard,
+        request: &LockRequest,
+    ) -> Outcome<UnitOfWork<'c>> {
+        let mut keys = request.keys.clone();
         keys.sort_unstable();
         keys.dedup();
         let (namespaces, ids) = names(&keys);
-        let parents: BTreeSet<usize> = wants.parents.iter().filter_map(|parent| keys.binary_search(parent).ok()).collect();
+        let parents: BTreeSet<usize> = request.parents.iter().filter_map(|parent| keys.binary_search(parent).ok()).collect();
         let sql = Sql::new(ENTER)
             .texts(namespaces)
             .texts(ids)
             .ints(parents.iter().map(|position| *position as i32 + 1).collect())
-            .int(i32::try_from(wants.fresh).unwrap_or(i32::MAX))
-            .flag(restore_guard.is_dim());
+            .int(i32::try_from(request.fresh).unwrap_or(i32::MAX))
+            .flag(restore_guard.is_limited());
         let answers = db.pipeline(Some("BEGIN"), &[sql], None).await?;
         let rows = answers.first().map(Vec::as_slice).unwrap_or_default();
-        let sight = restore_guard::read(rows, 8)?;
+        let start = restore_guard::read(rows, 8)?;
         let row = &rows[0];
-        let mut unit = UnitOfWork::new(db, clock.now(sight.micros), sight);
+        let mut unit = UnitOfWork::new(db, clock.now(start.micros), start);
         unit.fresh = array::<i64>(row, 7).into();
         unit.add_locked(&keys, row);
         unit.add_children(&keys, parents, row)?;
@@ -104,7 +109,7 @@ impl<'c> UnitOfWork<'c> {
         match read_run(&key, rk, ready, worker, head) {
             Ok(mut run) => {
                 // What was given out before the database went back counts no more (DB9).
-                run.head.epoch = run.head.epoch.max(Epoch(self.sight.floor as u64));
+                run.head.epoch = run.head.epoch.max(Epoch(self.start.floor as u64));
                 Some(self.add(run))
             }
             Err(_) => {

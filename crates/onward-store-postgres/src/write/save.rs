@@ -202,10 +202,10 @@ fn push_all(portions: Vec<Sql>, calls: &mut Vec<Sql>, more: &mut Vec<Sql>) {
 }
 
 /// Splits rows into portions of about the byte limit of a transaction; a larger row gets its own.
-fn portions<T>(rows: impl IntoIterator<Item = T>, weigh: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+fn portions<T>(rows: impl IntoIterator<Item = T>, payload_bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let (mut portions, mut bytes) = (Vec::new(), 0);
     for row in rows {
-        let weight = weigh(&row);
+        let weight = payload_bytes(&row);
         bytes += weight;
         match portions.last_mut() {
             Some(portion) if bytes <= BATCH_BYTES_MAX => Vec::push(portion, row),

@@ -14,14 +14,14 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use onward_core::task::Task;
 use onward_core::{Attribute, CallId, Epoch, Hash, Index, Name, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::durable::{Blobs, Body};
-use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, Rows, RunRef, Wanted, WorkingSet};
+use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, RowRequest, Rows, RunRef, WorkingSet};
 use onward_store::{ClaimRuns, ClaimTasks, StoreError};
 
 use crate::connection::sql::{Db, Sql};
-use crate::connection::transaction::Aftermath;
-use crate::error::{Outcome, Trouble, damaged_row};
+use crate::connection::transaction::CommittedChanges;
+use crate::error::{OpError, Outcome, damaged_row};
 use crate::read::reader::read_records;
-use crate::restore_guard::Sight;
+use crate::restore_guard::TransactionStart;
 use crate::row::unseal_head;
 
 pub(crate) struct UnitOfWork<'c> {
@@ -30,7 +30,7 @@ pub(crate) struct UnitOfWork<'c> {
     /// Number of records before the current operation: one that is refused has added none (DB2).
     pub records_before: usize,
     /// The state of the restore guard, read after the locks.
-    pub sight: Sight,
+    pub start: TransactionStart,
     /// Reserved numbers for new runs.
     pub fresh: VecDeque<i64>,
     /// Keys of the runs that were locked if they exist (DB1).
@@ -39,7 +39,7 @@ pub(crate) struct UnitOfWork<'c> {
     /// Runs with a damaged row, and their numbers.
     pub damaged: HashMap<RunKey, i64>,
     /// Runs of which another damaged row was reported to a caller.
-    pub hurt: BTreeSet<RunKey>,
+    pub needs_repair: BTreeSet<RunKey>,
     pub blobs: Vec<(i64, Blobs)>,
     /// Tasks that were claimed, with the numbers of their runs.
     pub claimed: Vec<(i64, QueuedTask)>,
@@ -91,19 +91,19 @@ pub(crate) fn stored_run(
 }
 
 impl<'c> UnitOfWork<'c> {
-    pub fn new(db: &'c Db, now: Timestamp, sight: Sight) -> UnitOfWork<'c> {
+    pub fn new(db: &'c Db, now: Timestamp, start: TransactionStart) -> UnitOfWork<'c> {
         let mut set = WorkingSet::new(now);
-        set.order = sight.micros * ORDERS_PER_MICROSECOND;
+        set.order = start.micros * ORDERS_PER_MICROSECOND;
         UnitOfWork {
             db,
             set,
             records_before: 0,
-            sight,
+            start,
             fresh: VecDeque::new(),
             locked_keys: HashSet::new(),
             numbers: HashMap::new(),
             damaged: HashMap::new(),
-            hurt: BTreeSet::new(),
+            needs_repair: BTreeSet::new(),
             blobs: Vec::new(),
             claimed: Vec::new(),
             logs: HashMap::new(),
@@ -140,23 +140,23 @@ impl<'c> UnitOfWork<'c> {
     }
 
     /// Takes what is published once the transaction is durable. Which sessions are new is not known here.
-    pub fn aftermath(&mut self) -> Aftermath {
+    pub fn take_changes(&mut self) -> CommittedChanges {
         let due = self.set.due.into_iter().chain(self.set.sessions.values().copied()).min();
-        Aftermath { changes: std::mem::take(&mut self.set.changes), due }
+        CommittedChanges { changes: std::mem::take(&mut self.set.changes), due }
     }
 }
 
-impl RowError for Trouble {
-    fn refusal(self) -> Result<StoreError, Trouble> {
+impl RowError for OpError {
+    fn refusal(self) -> Result<StoreError, OpError> {
         match self {
-            Trouble::Refused(error) => Ok(error),
-            trouble => Err(trouble),
+            OpError::Refused(error) => Ok(error),
+            error => Err(error),
         }
     }
 }
 
 impl Rows for UnitOfWork<'_> {
-    type Error = Trouble;
+    type Error = OpError;
     type Own = PgRun;
     type Body = Body;
     /// The number of the run and the order number of the task.
@@ -176,16 +176,16 @@ impl Rows for UnitOfWork<'_> {
         Ok(found)
     }
 
-    async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Outcome<()> {
+    async fn load(&mut self, run: RunRef, wanted: RowRequest<'_>) -> Outcome<()> {
         match wanted {
-            Wanted::Slots(keys) => self.need_slots(keys.into_iter().map(|key| (run, key)).collect()).await,
-            Wanted::Wait(call_id) => self.need_waits(vec![(run, call_id.clone())]).await,
-            Wanted::Task(call_id) => self.need_tasks(vec![(run, call_id.clone())]).await,
-            Wanted::TimersAndTasks => self.need_all(run).await,
-            Wanted::Ledger(row) => self.need_ledger(run, row).await,
-            Wanted::InputHash => Ok(()),
-            Wanted::PastHead(generation) => self.read_past_head(run, generation).await,
-            Wanted::Children(_) => self.find_children(run).await,
+            RowRequest::Slots(keys) => self.need_slots(keys.into_iter().map(|key| (run, key)).collect()).await,
+            RowRequest::Wait(call_id) => self.need_waits(vec![(run, call_id.clone())]).await,
+            RowRequest::Task(call_id) => self.need_tasks(vec![(run, call_id.clone())]).await,
+            RowRequest::TimersAndTasks => self.need_all(run).await,
+            RowRequest::Ledger(row) => self.need_ledger(run, row).await,
+            RowRequest::InputHash => Ok(()),
+            RowRequest::PastHead(generation) => self.read_past_head(run, generation).await,
+            RowRequest::Children(_) => self.find_children(run).await,
         }
     }
 
@@ -207,7 +207,7 @@ impl Rows for UnitOfWork<'_> {
     /// Returns the next epoch: a time by the database clock, so that none is assigned twice, neither to the run nor to another
     /// incarnation, nor by a restored database (DB9).
     fn next_epoch(&mut self, last: Epoch) -> Epoch {
-        Epoch((last.0 + 1).max(self.sight.micros.max(self.sight.floor) as u64))
+        Epoch((last.0 + 1).max(self.start.micros.max(self.start.floor) as u64))
     }
 
     /// Returns the time of an input. Expiry reads the clock before it has the locks, and times in a log must not go back.

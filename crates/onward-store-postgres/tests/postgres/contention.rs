@@ -93,7 +93,7 @@ fn a_story_told_under_serializable_is_the_same() {
 
 /// A foreign transaction locks two runs in the opposite order: PostgreSQL ends one of both, and no input is lost.
 #[test]
-fn a_deadlock_with_somebody_else_ends_and_every_input_arrives() {
+fn a_deadlock_with_another_session_ends_and_every_input_arrives() {
     let database = database();
     database.psql(&format!("ALTER DATABASE {} SET deadlock_timeout = '50ms'", database.name())).unwrap();
     let store = connect(&database, Options::default());
@@ -119,7 +119,7 @@ fn a_deadlock_with_somebody_else_ends_and_every_input_arrives() {
 }
 
 #[test]
-fn a_run_that_somebody_has_locked_for_long_delays_only_its_batch() {
+fn a_long_locked_run_delays_only_its_batch() {
     let database = database();
     let store = connect(&database, Options::default());
     block_on(store.start_run(new_run("a"), None)).unwrap();
@@ -219,7 +219,7 @@ fn statements_that_time_out_are_tried_again_a_bounded_number_of_times() {
 
 /// A server stops inside a transaction, like a suspended machine: others get its locks, and it retries.
 #[test]
-fn a_server_that_stands_still_holds_nobody_up_for_long() {
+fn a_suspended_server_delays_no_other_for_long() {
     let database = database();
     let proxy = Proxy::start(Cluster::shared().port(), 1, 0).unwrap();
     let url = format!("postgres://{OWNER}@127.0.0.1:{}/{}", proxy.port, database.name());
@@ -274,7 +274,7 @@ fn a_full_disk_is_told_as_such_to_everybody_in_the_batch() {
 
 /// The same for an unavailable database; the error is not nested in itself.
 #[test]
-fn a_batch_that_nobody_takes_says_so_once() {
+fn a_rejected_batch_is_logged_once() {
     let database = database();
     let store = connect(&database, Options { appenders: 1, ..Options::default() });
     block_on(store.start_run(new_run("r"), None)).unwrap();

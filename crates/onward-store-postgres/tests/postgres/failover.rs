@@ -70,7 +70,7 @@ fn go_on(store: &dyn Store, held: &mut HeldRun, steps: std::ops::Range<u32>) {
 }
 
 #[test]
-fn what_a_standby_had_not_got_is_lost_and_nobody_goes_on_from_it() {
+fn writes_missing_on_a_standby_are_lost_and_no_worker_continues_from_them() {
     let mut pair = Pair::start();
     let mut held = start_held(&*pair.store, "r", "w");
     go_on(&*pair.store, &mut held, 0..10);

@@ -17,7 +17,7 @@ const SILENCE_MAX: Duration = Duration::from_millis(1_200);
 const BOUND: Duration = Duration::from_secs(300);
 
 fn options() -> Options {
-    Options { dial_max: Duration::from_millis(500), silence_max: SILENCE_MAX, ..Options::default() }
+    Options { connect_timeout: Duration::from_millis(500), silence_timeout: SILENCE_MAX, ..Options::default() }
 }
 
 /// Returns the error for a database that does not respond; it must come in bounded time.
@@ -51,9 +51,9 @@ fn one_that_takes_connections_and_never_answers_is_as_good_as_down() {
     refused("start_run", || block_on(store.start_run(new_run("r"), None)));
     refused("read_run", || block_on(store.read_run(key("r"), None)));
     refused("expire", || block_on(store.expire(9)));
-    assert_eq!(store.trouble().as_deref(), Some("it accepts connections but does not respond"));
+    assert_eq!(store.last_error().as_deref(), Some("it accepts connections but does not respond"));
     // The limit in the address overrides all others.
-    let patient = Options { dial_max: BOUND * 10, ..Options::default() };
+    let patient = Options { connect_timeout: BOUND * 10, ..Options::default() };
     refused("connect", || block_on(PostgresStore::connect(&format!("{url}?connect_timeout=1"), patient)));
 }
 

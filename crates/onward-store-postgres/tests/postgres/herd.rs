@@ -37,7 +37,7 @@ fn put_to_sleep(store: &dyn Store, now: Timestamp) {
 }
 
 #[test]
-fn timers_that_are_due_at_once_fire_in_passes_the_oldest_first_and_hold_nobody_up() {
+fn timers_that_are_due_at_once_fire_in_passes_oldest_first_without_delaying_others() {
     let (clock, database) = (Arc::new(ManualClock::default()), database());
     let store = connect_at(&database, clock.clone());
     let other = connect_at(&database, clock.clone());

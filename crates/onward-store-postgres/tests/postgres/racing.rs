@@ -28,7 +28,7 @@ fn look(store: &dyn Store, id: &str) -> bool {
 }
 
 #[test]
-fn a_run_that_is_being_deleted_is_whole_or_gone_for_whoever_asks() {
+fn a_run_that_is_being_deleted_is_read_whole_or_not_at_all() {
     let database = database();
     let stores = [(); 3].map(|()| connect(&database, Options::default()));
     let (is_over, seen) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -86,7 +86,7 @@ fn meet(what: &str, act: impl Fn() -> Result<(), StoreError>) {
 }
 
 #[test]
-fn a_damaged_head_is_made_again_and_whoever_held_the_run_is_fenced() {
+fn a_damaged_head_is_rebuilt_and_the_holder_is_fenced() {
     let database = database();
     let store = connect(&database, Options::default());
     let old = busy(&store);
@@ -149,7 +149,7 @@ fn damaged_rows_of_the_ledger_are_made_again_as_long_as_their_log_is_there() {
             attempt: 1,
             claim: 1,
             began_at: Timestamp(5),
-            stands_as: None,
+            ledger_name: None,
             failure_code: None,
             spend: vec![line],
         };

@@ -106,7 +106,7 @@ fn check(servers: Servers) {
 }
 
 #[test]
-fn a_dump_that_is_put_back_fences_whoever_worked_since_it_was_made() {
+fn a_restored_dump_fences_later_workers() {
     let cluster = Cluster::shared();
     let database = cluster.database(None).unwrap();
     let (stores, before) = prepare(&database.url());
@@ -117,7 +117,7 @@ fn a_dump_that_is_put_back_fences_whoever_worked_since_it_was_made() {
 }
 
 #[test]
-fn files_that_are_put_back_fence_whoever_worked_since_they_were_copied() {
+fn restored_files_fence_later_workers() {
     let mut cluster = Cluster::start(Settings::default()).unwrap();
     let (stores, before) = prepare(&cluster.url("postgres"));
     let copy = cluster.copy_files().unwrap();
@@ -128,7 +128,7 @@ fn files_that_are_put_back_fence_whoever_worked_since_they_were_copied() {
 
 /// A restart, even after a crash, is not a restore: leases stay valid.
 #[test]
-fn a_server_that_was_only_restarted_fences_nobody() {
+fn a_restarted_server_fences_no_worker() {
     let mut cluster = Cluster::start(Settings::default()).unwrap();
     let (stores, before) = prepare(&cluster.url("postgres"));
     let Servers { stores, before, after, .. } = go_on(stores, before);

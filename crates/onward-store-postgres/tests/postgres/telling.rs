@@ -103,8 +103,8 @@ fn a_letter_reaches_every_server_once() {
 #[test]
 fn what_another_server_appended_is_found_without_any_hint() {
     let database = database();
-    let deaf = || connect(&database, Options { listen: false, ..Options::default() });
-    let (here, there) = (deaf(), deaf());
+    let without_listen = || connect(&database, Options { listen: false, ..Options::default() });
+    let (here, there) = (without_listen(), without_listen());
     let held = start_held(&*here, "r", "w");
     start_held(&*here, "quiet", "w");
     let known = |id: &str| KnownRun { run: key(id), generation: 0, next: Index(1) };

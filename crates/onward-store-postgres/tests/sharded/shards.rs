@@ -58,7 +58,7 @@ fn databases_that_are_swapped_added_left_out_or_foreign_are_refused() {
 }
 
 #[test]
-fn who_only_reads_tells_nothing_to_anybody() {
+fn a_reader_sends_no_notifications() {
     let [a, b] = &databases(2)[..] else { unreachable!() };
     let read = || block_on(ShardedStore::open(named(&[a.clone(), b.clone()]), None, Arc::new(ManualClock::default()), PACE));
     let error = read().map(drop).unwrap_err();

@@ -12,13 +12,13 @@ use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens, day_of};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, CallId, Record, RunId, Status, Timestamp};
 
-use super::kit::{HeldRun, Kit, completed, json, key, call_id, seconds, settled, signal, task_of, terminate, worker};
+use super::harness::{HeldRun, Harness, completed, json, key, call_id, seconds, settled, signal, task_of, terminate, worker};
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
 /// Number of operations per sequence, and number of sequences.
 const STEPS: u64 = 120;
-const STORIES: u64 = 4;
+const SEQUENCES: u64 = 4;
 
 /// An attempt in the oracle's books: its cost is unknown until a report arrives.
 struct Attempt {
@@ -27,9 +27,9 @@ struct Attempt {
     lines: Vec<Spend>,
 }
 
-/// A random sequence of operations, with the oracle's books.
-struct Story {
-    kit: Kit,
+/// A random sequence of operations, with the oracle's ledger.
+struct RandomSequence {
+    harness: Harness,
     random: u64,
     /// Open runs.
     runs: Vec<String>,
@@ -37,31 +37,31 @@ struct Story {
     /// Attempts that a worker executes, or still believes to, with their index in `books`.
     hands: Vec<(usize, Task)>,
     /// Reports that were sent, to be sent again.
-    said: Vec<(Task, TaskReport)>,
+    reported: Vec<(Task, TaskReport)>,
     books: Vec<Attempt>,
     /// Number of attempts in abandoned segments.
     left: usize,
 }
 
-pub async fn every_way_of_asking_agrees_with_a_bookkeeper(kit: Kit) {
-    let (runs, hands, said, books) = Default::default();
-    let mut story = Story { kit, random: 0, runs, next: 0, hands, said, books, left: 0 };
-    for seed in 0..STORIES {
+pub async fn every_way_of_asking_agrees_with_a_bookkeeper(harness: Harness) {
+    let (runs, hands, reported, books) = Default::default();
+    let mut sequence = RandomSequence { harness, random: 0, runs, next: 0, hands, reported, books, left: 0 };
+    for seed in 0..SEQUENCES {
         eprintln!("seed {seed}");
-        story.random = seed;
+        sequence.random = seed;
         for _ in 0..STEPS {
-            story.step().await;
+            sequence.step().await;
         }
-        story.check().await;
+        sequence.check().await;
     }
-    story.kit.reopen();
-    story.check().await;
-    let counted: u64 = story.sums(|_, _| String::new()).values().map(|totals| totals.attempts).sum();
+    sequence.harness.reopen();
+    sequence.check().await;
+    let counted: u64 = sequence.sums(|_, _| String::new()).values().map(|totals| totals.attempts).sum();
     assert!(counted > 100, "{counted} attempts are too few for a meaningful test");
-    assert!(story.left > 20, "{} abandoned attempts are too few for a meaningful test", story.left);
+    assert!(sequence.left > 20, "{} abandoned attempts are too few for a meaningful test", sequence.left);
 }
 
-impl Story {
+impl RandomSequence {
     fn below(&mut self, bound: u64) -> u64 {
         // SplitMix64.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -83,14 +83,14 @@ impl Story {
 
     async fn step(&mut self) {
         let span = if self.below(12) == 0 { seconds(40_000) } else { seconds(1) };
-        self.kit.pass(span);
+        self.harness.pass(span);
         match self.below(18) {
             0 => self.start().await,
             1 | 2 => self.ask().await,
             3..=6 => self.hand_out().await,
-            7..=9 => self.say().await,
-            10 => self.say_again().await,
-            11 => drop(self.kit.expire().await),
+            7..=9 => self.report().await,
+            10 => self.repeat_report().await,
+            11 => drop(self.harness.expire().await),
             12 => self.fork().await,
             13 => self.go_on().await,
             14 => self.withdraw().await,
@@ -104,13 +104,13 @@ impl Story {
         let parent = self.some_run().filter(|_| self.next.is_multiple_of(2));
         let number = self.number();
         let id = parent.map_or(format!("r{number}"), |parent| format!("{parent}/{number}"));
-        self.kit.start_held(&id).await;
+        self.harness.start_held(&id).await;
         self.runs.push(id);
     }
 
     /// Claims the run, whichever worker held it.
     async fn take(&self, id: &str) -> HeldRun {
-        let (store, head) = (self.kit.store(), self.kit.head(id).await);
+        let (store, head) = (self.harness.store(), self.harness.head(id).await);
         store.release_run(key(id), head.epoch).await.unwrap();
         let taken = store.claim_run(key(id), worker("w"), Some(signal(None))).await.unwrap();
         HeldRun::new(&taken.claimed.expect("it has a signal to read"))
@@ -118,7 +118,7 @@ impl Story {
 
     async fn commit(&self, id: &str, events: Vec<Event>) {
         let held = self.take(id).await;
-        self.kit.store().commit(held.commit(events)).await.unwrap();
+        self.harness.store().commit(held.commit(events)).await.unwrap();
     }
 
     async fn ask(&mut self) {
@@ -129,16 +129,16 @@ impl Story {
     }
 
     async fn hand_out(&mut self) {
-        for task in self.kit.claim_tasks("t", 2).await {
-            let (stands_as, began_at) = (task.stands_as(), task.started_at);
-            let lines = stands_as.map(Spend::unknown).into_iter().collect();
+        for task in self.harness.claim_tasks("t", 2).await {
+            let (ledger_name, began_at) = (task.ledger_name(), task.started_at);
+            let lines = ledger_name.map(Spend::unknown).into_iter().collect();
             self.books.push(Attempt { run: task.id.run.id.clone(), began_at: began_at.unwrap(), lines });
             self.hands.push((self.books.len() - 1, task));
         }
     }
 
     /// Reports the outcome of an attempt, possibly long after another worker took the task over.
-    async fn say(&mut self) {
+    async fn report(&mut self) {
         if self.hands.is_empty() {
             return;
         }
@@ -157,19 +157,19 @@ impl Story {
             _ => TaskReport::Interrupted,
         };
         let report = if lines.is_empty() { task.unbegun(report) } else { report.with_spend(task.attempt_spend(lines.clone())) };
-        if self.tell(&task, &report).await {
+        if self.send_report(&task, &report).await {
             self.books[book].lines = lines;
-            self.said.push((task, report));
+            self.reported.push((task, report));
         }
     }
 
     /// Sends a report and returns whether its cost was recorded.
-    async fn tell(&self, task: &Task, report: &TaskReport) -> bool {
-        let told = self.kit.store().report_task(task.id.clone(), task.claim, report.clone(), seconds(30)).await;
-        let Err(error) = told else { return true };
+    async fn send_report(&self, task: &Task, report: &TaskReport) -> bool {
+        let reply = self.harness.store().report_task(task.id.clone(), task.claim, report.clone(), seconds(30)).await;
+        let Err(error) = reply else { return true };
         assert_eq!(error.code(), "task_attempt_over", "{error}");
         let Some(ended) = report.attempt_ended(&task.id, task.claim) else { return true };
-        match self.kit.append(task.id.run.id.as_str(), Input::attempt_ended(ended)).await {
+        match self.harness.append(task.id.run.id.as_str(), Input::attempt_ended(ended)).await {
             Ok(_) => true,
             Err(StoreError::RunNotFound { .. }) => false,
             Err(error) => {
@@ -180,22 +180,22 @@ impl Story {
     }
 
     /// Repeats a report, as after a lost reply.
-    async fn say_again(&mut self) {
-        if let Some((task, report)) = self.said.pop() {
-            self.tell(&task, &report).await;
+    async fn repeat_report(&mut self) {
+        if let Some((task, report)) = self.reported.pop() {
+            self.send_report(&task, &report).await;
         }
     }
 
     async fn fork(&mut self) {
         let Some(id) = self.some_run() else { return };
         let held = self.take(&id).await;
-        self.kit.store().commit(held.commit(vec![settled()])).await.unwrap();
-        let (head, log) = (self.kit.head(&id).await, self.kit.records(&id).await);
+        self.harness.store().commit(held.commit(vec![settled()])).await.unwrap();
+        let (head, log) = (self.harness.head(&id).await, self.harness.records(&id).await);
         let fork_id = format!("{id}/fork-{}", self.number());
         let wanted = fork(&fork_id, log.last().unwrap().last_index().0, false);
-        let forked = reopen::fork(&head, Vec::new(), &log, &wanted, self.kit.now()).unwrap();
+        let forked = reopen::fork(&head, Vec::new(), &log, &wanted, self.harness.now()).unwrap();
         let what = Restore::Run { logs: forked.logs };
-        self.kit.store().restore_run(RestoreRun { key: key(&fork_id), what, outbox: forked.outbox }).await.unwrap();
+        self.harness.store().restore_run(RestoreRun { key: key(&fork_id), what, outbox: forked.outbox }).await.unwrap();
         self.runs.push(fork_id);
     }
 
@@ -208,18 +208,18 @@ impl Story {
         }
         let failure = Failure::fatal("no paper");
         self.commit(&id, vec![RunFailed { failure, attempts: None }.into()]).await;
-        let (head, log) = (self.kit.head(&id).await, self.kit.records(&id).await);
+        let (head, log) = (self.harness.head(&id).await, self.harness.records(&id).await);
         let request_id = format!("again-{}", self.number());
-        let again = reopen::retry(&head, &log, &Retry::new(request_id.clone()), self.kit.now()).unwrap();
+        let again = reopen::retry(&head, &log, &Retry::new(request_id.clone()), self.harness.now()).unwrap();
         let what = Restore::Retry { after: head.generation, log: again.records, request_id };
-        self.kit.store().restore_run(RestoreRun { key: key(&id), what, outbox: again.outbox }).await.unwrap();
+        self.harness.store().restore_run(RestoreRun { key: key(&id), what, outbox: again.outbox }).await.unwrap();
     }
 
     /// Cancels a task that a worker may be executing.
     async fn withdraw(&mut self) {
         let Some((_, task)) = self.hands.last() else { return };
         let (id, number) = (task.id.run.id.as_str().to_owned(), task.id.call_id.clone());
-        if self.runs.contains(&id) && self.kit.head(&id).await.generation == task.id.generation {
+        if self.runs.contains(&id) && self.harness.head(&id).await.generation == task.id.generation {
             self.commit(&id, vec![TaskCanceled { call_id: number }.into()]).await;
         }
     }
@@ -229,7 +229,7 @@ impl Story {
     async fn leave(&mut self) {
         let Some(id) = self.some_run() else { return };
         let held = self.take(&id).await;
-        let log = self.kit.records(&id).await;
+        let log = self.harness.records(&id).await;
         let commits: Vec<&Record> = log.iter().filter(|record| record.commit.is_some()).collect();
         if commits.is_empty() {
             return;
@@ -264,19 +264,19 @@ impl Story {
         });
         // The commit takes the horizon of the first abandoned one.
         let horizon = first.commit.map_or(Index(0), |commit| commit.horizon);
-        self.kit.store().commit(Commit { horizon, ..held.commit(events) }).await.unwrap();
+        self.harness.store().commit(Commit { horizon, ..held.commit(events) }).await.unwrap();
     }
 
     async fn end(&mut self) {
         let Some(id) = self.some_run().filter(|_| self.runs.len() > 3) else { return };
         self.runs.retain(|other| *other != id);
         match self.below(3) {
-            0 => drop(self.kit.append(&id, terminate()).await.unwrap()),
+            0 => drop(self.harness.append(&id, terminate()).await.unwrap()),
             _ => self.commit(&id, vec![completed()]).await,
         }
-        assert!(self.kit.head(&id).await.status != Status::Pending);
+        assert!(self.harness.head(&id).await.status != Status::Pending);
         if self.below(2) == 0 {
-            self.kit.store().delete_runs(Delete::Run { key: key(&id), reason: String::new() }).await.unwrap();
+            self.harness.store().delete_runs(Delete::Run { key: key(&id), reason: String::new() }).await.unwrap();
         }
     }
 
@@ -294,8 +294,8 @@ impl Story {
     /// Returns the totals derived from the logs of a run alone.
     async fn by_logs(&self, id: &str) -> SpendTotals {
         let mut sum = LedgerSum::default();
-        for generation in 0..=self.kit.head(id).await.generation {
-            let records = self.kit.store().read_log(key(id), Some(generation), Index(0), usize::MAX).await.unwrap();
+        for generation in 0..=self.harness.head(id).await.generation {
+            let records = self.harness.store().read_log(key(id), Some(generation), Index(0), usize::MAX).await.unwrap();
             let rows = Projection::of(key(id), &records).expect("a log begins with its run").ledger;
             sum = rows.values().fold(sum, |sum, row| sum.plus(row));
         }
@@ -315,13 +315,13 @@ impl Story {
                 SpendBy::Tree => self.sums(|attempt, _| root_run(&attempt.run).to_owned()),
             };
             let query = SpendQuery { limit: usize::MAX, ..SpendQuery::by(by) };
-            let rows = self.kit.store().spend(query).await.unwrap();
-            let told: BTreeMap<String, SpendTotals> = rows.into_iter().map(|SpendRow { name, totals }| (name, totals)).collect();
-            assert_eq!(told, expected, "by {}", by.as_str());
+            let rows = self.harness.store().spend(query).await.unwrap();
+            let reply: BTreeMap<String, SpendTotals> = rows.into_iter().map(|SpendRow { name, totals }| (name, totals)).collect();
+            assert_eq!(reply, expected, "by {}", by.as_str());
         }
         let by_run = self.sums(|attempt, _| attempt.run.as_str().to_owned());
         for id in &self.runs {
-            let own = self.kit.head(id).await.spend.map(|totals| *totals).unwrap_or_default();
+            let own = self.harness.head(id).await.spend.map(|totals| *totals).unwrap_or_default();
             let expected = by_run.get(id).copied().unwrap_or_default();
             assert_eq!(own, expected, "LG3 of {id}");
             assert_eq!(self.by_logs(id).await, expected, "LG3 of the logs of {id}");

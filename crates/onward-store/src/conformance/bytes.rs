@@ -5,10 +5,10 @@ use onward_core::run::{Input, NewRun};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Payload};
 
-use super::kit::{Kit, json, key, name, new_run, call_id, refused, seconds, signal, task};
+use super::harness::{Harness, json, key, name, new_run, call_id, refused, seconds, signal, task};
 use crate::{INLINE_BYTES_MAX, PAYLOAD_BYTES_MAX, READ_BYTES_MAX};
 
-pub async fn bytes_in_are_bytes_out(mut kit: Kit) {
+pub async fn bytes_in_are_bytes_out(mut harness: Harness) {
     let large: Vec<u8> = (0..INLINE_BYTES_MAX as u32 * 2 + 1).map(|number| (number * 31 % 251) as u8).collect();
     let payloads = [
         json(r#"{"b" : 9223372036854775808, "a":-0, "a":1e400}"#),
@@ -24,16 +24,16 @@ pub async fn bytes_in_are_bytes_out(mut kit: Kit) {
     ];
     let mut run = new_run("r");
     run.started.input = payloads[0].clone();
-    let mut held = kit.start_held_as(run).await;
+    let mut held = harness.start_held_as(run).await;
     for payload in &payloads {
         let (step, output) = (name("step"), payload.clone());
         let event = StepCompleted { call_id: call_id(0), name: step, input_hash: None, output, attempt: 1, took_ms: 0 };
-        kit.commit(&mut held, vec![event.into()]).await;
+        harness.commit(&mut held, vec![event.into()]).await;
     }
     let failure = Failure::fatal("no").with_details(payloads[7].clone());
-    kit.commit(&mut held, vec![RunFailed { failure, attempts: None }.into()]).await;
-    kit.reopen();
-    let records = kit.store().read_log(key("r"), None, Index(0), 1_000).await.unwrap();
+    harness.commit(&mut held, vec![RunFailed { failure, attempts: None }.into()]).await;
+    harness.reopen();
+    let records = harness.store().read_log(key("r"), None, Index(0), 1_000).await.unwrap();
     let mut found = Vec::new();
     records.iter().flat_map(|record| &record.events).for_each(|event| event.visit_payloads(&mut |payload| found.push(payload)));
     let expected: Vec<&Payload> = [&payloads[0]].into_iter().chain(&payloads).chain([&payloads[7]]).collect();
@@ -42,46 +42,46 @@ pub async fn bytes_in_are_bytes_out(mut kit: Kit) {
     assert_eq!(types, expected.iter().map(|payload| payload.content_type()).collect::<Vec<_>>());
 }
 
-pub async fn a_payload_over_the_limit_writes_nothing(kit: Kit) {
+pub async fn a_payload_over_the_limit_writes_nothing(harness: Harness) {
     let huge = Payload::binary("text/plain", vec![b'x'; PAYLOAD_BYTES_MAX + 1]);
-    let store = kit.store();
+    let store = harness.store();
     let mut run = new_run("r");
     run.started.input = huge.clone();
     refused(store.start_run(run, None).await, "payload_too_large");
     assert_eq!(store.read_run(key("r"), None).await.unwrap(), None);
 
-    let mut held = kit.start_held("r").await;
-    kit.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
-    let before = kit.head("r").await;
+    let mut held = harness.start_held("r").await;
+    harness.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
+    let before = harness.head("r").await;
     let mut large: Input = signal(Some("a"));
     let Event::SignalReceived(event) = &mut large.event else { unreachable!("it is a signal") };
     event.payload = huge.clone();
-    refused(kit.append("r", large.clone()).await, "payload_too_large");
+    refused(harness.append("r", large.clone()).await, "payload_too_large");
     refused(store.start_run(NewRun { signal: Some(large.into()), ..new_run("r") }, None).await, "payload_too_large");
     let failure = Failure::fatal("no").with_details(huge.clone());
     refused(store.commit(held.commit(vec![RunFailed { failure, attempts: None }.into()])).await, "payload_too_large");
-    let claimed = kit.claim_tasks("t", 1).await.remove(0);
+    let claimed = harness.claim_tasks("t", 1).await.remove(0);
     let report = store.report_task(claimed.id.clone(), claimed.claim, TaskReport::Completed(huge), seconds(30)).await;
     refused(report, "payload_too_large");
-    assert_eq!(kit.head("r").await, before);
+    assert_eq!(harness.head("r").await, before);
     // The worker still holds the task, and the signal's id is unused.
     store.report_task(claimed.id, claimed.claim, TaskReport::Completed(json("1")), seconds(30)).await.unwrap();
-    assert!(!kit.append("r", signal(Some("a"))).await.unwrap().repeated);
+    assert!(!harness.append("r", signal(Some("a"))).await.unwrap().repeated);
 }
 
 /// A log of large payloads is read in parts that fit into memory, whatever the requested limit.
-pub async fn a_read_of_large_records_ends_early(mut kit: Kit) {
-    kit.start("r").await;
+pub async fn a_read_of_large_records_ends_early(mut harness: Harness) {
+    harness.start("r").await;
     for _ in 0..6 {
         let mut large: Input = signal(None);
         let Event::SignalReceived(event) = &mut large.event else { unreachable!("it is a signal") };
         event.payload = Payload::binary("text/plain", vec![b'x'; READ_BYTES_MAX / 2]);
-        kit.append("r", large).await.unwrap();
+        harness.append("r", large).await.unwrap();
     }
-    kit.reopen();
+    harness.reopen();
     let (mut from, mut sizes) = (Index(0), Vec::new());
     loop {
-        let records = kit.store().read_log(key("r"), None, from, 1_000).await.unwrap();
+        let records = harness.store().read_log(key("r"), None, from, 1_000).await.unwrap();
         let Some(last) = records.last() else { break };
         assert_eq!(crate::payloads::is_long(&records), records.len() > 1, "there may be more behind it");
         from = last.next_index();

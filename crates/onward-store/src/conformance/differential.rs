@@ -6,7 +6,7 @@ use onward_core::run::OutboxMessage;
 use onward_core::{Epoch, Index, Record, RunHead, RunKey};
 
 use super::block_on;
-use super::kit::{hand_over, namespaces};
+use super::harness::{hand_over, namespaces};
 use super::random::{Answer, Operation, Trace, World, perform};
 use crate::{Clock, DeletedQuery, ManualClock, OutboxId, RunQuery, SESSION_DEFAULT, Store, WaitQuery};
 
@@ -14,16 +14,23 @@ use crate::{Clock, DeletedQuery, ManualClock, OutboxId, RunQuery, SESSION_DEFAUL
 ///
 /// Both use `clock`. Later operations are derived from the replies of the reference.
 pub fn differential(seed: u64, steps: u32, store: &dyn Store, reference: &dyn Store, clock: &ManualClock) {
-    block_on(tell(World::new(seed), Trace::new(seed), steps, [store, reference], clock, false));
+    block_on(compare_stores(World::new(seed), Trace::new(seed), steps, [store, reference], clock, false));
 }
 
 /// Runs the same test for a sharded store, in which each shard knows only the workers that claimed in it. A worker sends a
 /// heartbeat before it claims, so that its session is as old in every shard as in the reference.
 pub fn differential_of_known_workers(seed: u64, steps: u32, store: &dyn Store, reference: &dyn Store, clock: &ManualClock) {
-    block_on(tell(World::new(seed), Trace::new(seed), steps, [store, reference], clock, true));
+    block_on(compare_stores(World::new(seed), Trace::new(seed), steps, [store, reference], clock, true));
 }
 
-async fn tell(mut world: World, mut trace: Trace, steps: u32, stores: [&dyn Store; 2], clock: &ManualClock, is_known: bool) {
+async fn compare_stores(
+    mut world: World,
+    mut trace: Trace,
+    steps: u32,
+    stores: [&dyn Store; 2],
+    clock: &ManualClock,
+    is_known: bool,
+) {
     let [store, reference] = stores;
     let (mut heads, mut epochs) = (BTreeMap::new(), Epochs::default());
     for _ in 0..steps {

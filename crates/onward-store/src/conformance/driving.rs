@@ -2,54 +2,54 @@
 
 use onward_core::Status;
 
-use super::kit::{Kit, key, pause, refused, signal, terminate, worker};
+use super::harness::{Harness, key, pause, refused, signal, terminate, worker};
 use super::block_on;
 
-pub async fn a_run_is_taken_by_its_name_with_what_is_brought(mut kit: Kit) {
-    kit.start("a").await;
-    kit.start("b").await;
-    kit.reopen();
-    let taken = kit.store().claim_run(key("b"), worker("w"), Some(signal(Some("s")))).await.unwrap();
+pub async fn a_run_is_taken_by_its_name_with_what_is_brought(mut harness: Harness) {
+    harness.start("a").await;
+    harness.start("b").await;
+    harness.reopen();
+    let taken = harness.store().claim_run(key("b"), worker("w"), Some(signal(Some("s")))).await.unwrap();
     let claimed = taken.claimed.unwrap();
     assert_eq!((claimed.head.key.clone(), claimed.head.status, taken.head.status), (key("b"), Status::Running, Status::Running));
     assert_eq!(taken.appended.unwrap().index.0, 1);
-    assert_eq!(kit.log("b").await, ["run_started", "signal_received"]);
+    assert_eq!(harness.log("b").await, ["run_started", "signal_received"]);
     // The other run is still claimable, the claimed one is not.
-    let rest: Vec<String> = kit.claim("v").await.iter().map(|run| run.head.key.id.to_string()).collect();
+    let rest: Vec<String> = harness.claim("v").await.iter().map(|run| run.head.key.id.to_string()).collect();
     assert_eq!(rest, ["a"]);
-    kit.store().release_run(key("b"), claimed.head.epoch).await.unwrap();
+    harness.store().release_run(key("b"), claimed.head.epoch).await.unwrap();
     // A repeated input is not appended twice.
-    let again = kit.store().claim_run(key("b"), worker("w"), Some(signal(Some("s")))).await.unwrap();
+    let again = harness.store().claim_run(key("b"), worker("w"), Some(signal(Some("s")))).await.unwrap();
     assert!(again.appended.unwrap().repeated && again.claimed.unwrap().head.epoch > claimed.head.epoch);
-    assert_eq!(kit.log("b").await, ["run_started", "signal_received"]);
+    assert_eq!(harness.log("b").await, ["run_started", "signal_received"]);
 }
 
-pub async fn a_run_that_somebody_holds_is_busy_and_takes_nothing(kit: Kit) {
-    let held = kit.start_held("r").await;
+pub async fn a_held_run_is_busy_and_takes_nothing(harness: Harness) {
+    let held = harness.start_held("r").await;
     for by in ["w", "v"] {
-        refused(kit.store().claim_run(key("r"), worker(by), Some(signal(None))).await, "run_busy");
+        refused(harness.store().claim_run(key("r"), worker(by), Some(signal(None))).await, "run_busy");
     }
-    assert_eq!(kit.log("r").await, ["run_started"]);
-    kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
-    assert!(kit.store().claim_run(key("r"), worker("v"), None).await.unwrap().claimed.is_some());
-    refused(kit.store().claim_run(key("nobody"), worker("w"), None).await, "run_not_found");
+    assert_eq!(harness.log("r").await, ["run_started"]);
+    harness.store().release_run(key("r"), held.head.epoch).await.unwrap();
+    assert!(harness.store().claim_run(key("r"), worker("v"), None).await.unwrap().claimed.is_some());
+    refused(harness.store().claim_run(key("nobody"), worker("w"), None).await, "run_not_found");
 }
 
-pub async fn a_run_with_nothing_to_do_is_not_leased(kit: Kit) {
-    kit.start("paused").await;
-    kit.store().append_input(key("paused"), pause()).await.unwrap();
-    kit.start("closed").await;
-    kit.store().append_input(key("closed"), terminate()).await.unwrap();
+pub async fn a_run_with_nothing_to_do_is_not_leased(harness: Harness) {
+    harness.start("paused").await;
+    harness.store().append_input(key("paused"), pause()).await.unwrap();
+    harness.start("closed").await;
+    harness.store().append_input(key("closed"), terminate()).await.unwrap();
     for (id, status) in [("paused", Status::Paused), ("closed", Status::Terminated)] {
-        let taken = kit.store().claim_run(key(id), worker("w"), None).await.unwrap();
+        let taken = harness.store().claim_run(key(id), worker("w"), None).await.unwrap();
         assert_eq!((taken.head.status, taken.claimed), (status, None));
     }
-    refused(kit.store().claim_run(key("closed"), worker("w"), Some(signal(None))).await, "run_closed");
+    refused(harness.store().claim_run(key("closed"), worker("w"), Some(signal(None))).await, "run_closed");
 }
 
-pub async fn of_many_who_want_a_run_one_gets_it(kit: Kit) {
-    kit.start("r").await;
-    let store = kit.store();
+pub async fn of_many_who_want_a_run_one_gets_it(harness: Harness) {
+    harness.start("r").await;
+    let store = harness.store();
     let wants = |number: u32| {
         let store = store.clone();
         std::thread::spawn(move || block_on(store.claim_run(key("r"), worker(&format!("w{number}")), None)))

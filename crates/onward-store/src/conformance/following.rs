@@ -2,22 +2,22 @@
 
 use onward_core::Index;
 
-use super::kit::{Kit, key, signal};
+use super::harness::{Harness, key, signal};
 use crate::{KnownRun, RunUpdate};
 
 fn known(id: &str, next: u64) -> KnownRun {
     KnownRun { run: key(id), generation: 0, next: Index(next) }
 }
 
-pub async fn only_what_is_new_of_a_run_is_read(mut kit: Kit) {
+pub async fn only_what_is_new_of_a_run_is_read(mut harness: Harness) {
     for id in ["a", "b", "c"] {
-        kit.start(id).await;
+        harness.start(id).await;
     }
     for id in ["a", "a", "c"] {
-        kit.store().append_input(key(id), signal(None)).await.unwrap();
+        harness.store().append_input(key(id), signal(None)).await.unwrap();
     }
-    kit.reopen();
-    let outbox = kit.store().read_since(vec![known("a", 2), known("b", 1), known("c", 1), known("nobody", 0)]).await.unwrap();
+    harness.reopen();
+    let outbox = harness.store().read_since(vec![known("a", 2), known("b", 1), known("c", 1), known("nobody", 0)]).await.unwrap();
     let told = |outbox: &[RunUpdate]| -> Vec<(String, u64, Vec<u64>)> {
         let indexes = |since: &RunUpdate| since.records.iter().map(|record| record.index.0).collect();
         let mut told: Vec<_> =
@@ -26,15 +26,15 @@ pub async fn only_what_is_new_of_a_run_is_read(mut kit: Kit) {
         told
     };
     assert_eq!(told(&outbox), [("a".to_owned(), 3, vec![2]), ("c".to_owned(), 2, vec![1])]);
-    assert_eq!(kit.store().read_since(vec![known("a", 3), known("b", 1)]).await.unwrap(), []);
+    assert_eq!(harness.store().read_since(vec![known("a", 3), known("b", 1)]).await.unwrap(), []);
 }
 
-pub async fn who_holds_a_run_now_is_told_with_what_is_new(kit: Kit) {
-    let held = kit.start_held("r").await;
-    kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
-    kit.store().append_input(key("r"), signal(None)).await.unwrap();
-    let again = kit.claim("other").await.pop().unwrap();
-    let outbox = kit.store().read_since(vec![known("r", 1)]).await.unwrap();
+pub async fn who_holds_a_run_now_is_told_with_what_is_new(harness: Harness) {
+    let held = harness.start_held("r").await;
+    harness.store().release_run(key("r"), held.head.epoch).await.unwrap();
+    harness.store().append_input(key("r"), signal(None)).await.unwrap();
+    let again = harness.claim("other").await.pop().unwrap();
+    let outbox = harness.store().read_since(vec![known("r", 1)]).await.unwrap();
     assert_eq!((outbox.len(), outbox[0].head.epoch), (1, again.head.epoch));
     assert!(again.head.epoch > held.head.epoch);
 }

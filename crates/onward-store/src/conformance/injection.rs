@@ -10,7 +10,7 @@ use onward_core::run::{Input, NewRun};
 use onward_core::task::TaskOptions;
 use onward_core::{Attribute, AttributeMatch, Namespace, RunId, RunKey};
 
-use super::kit::{Kit, approval, json, name, new_run, seconds, task_of, terminate, worker};
+use super::harness::{Harness, approval, json, name, new_run, seconds, task_of, terminate, worker};
 use crate::{ClaimTasks, Delete, DeletedQuery, MemoryStore, RunQuery, Store, TaskQuery, WaitQuery};
 
 /// Texts that would end a literal, a statement or a pattern, name a parameter or a column, or be cast if they were part of a
@@ -69,8 +69,8 @@ fn named(text: &str) -> NewRun {
     run
 }
 
-fn reference(kit: &Kit) -> Arc<dyn Store> {
-    Arc::new(MemoryStore::new(kit.clock.clone()))
+fn reference(harness: &Harness) -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new(harness.clock.clone()))
 }
 
 /// Returns the ids of the matching runs, or the code of the refusal.
@@ -79,16 +79,16 @@ async fn found(store: &dyn Store, query: RunQuery) -> Result<Vec<String>, &'stat
     Ok(page.runs.iter().map(|head| head.key.id.to_string()).collect())
 }
 
-pub async fn a_filter_finds_what_it_says_and_nothing_else(mut kit: Kit) {
-    let oracle = reference(&kit);
+pub async fn a_filter_finds_what_it_says_and_nothing_else(mut harness: Harness) {
+    let oracle = reference(&harness);
     for text in TEXTS {
-        for store in [kit.store(), oracle.clone()] {
+        for store in [harness.store(), oracle.clone()] {
             store.start_run(named(text), None).await.unwrap();
             store.start_run(NewRun { key: RunKey::new(Namespace::new(text).unwrap(), key("r").id), ..new_run("r") }, None).await.unwrap();
         }
-        kit.pass(seconds(1));
+        harness.pass(seconds(1));
     }
-    kit.reopen();
+    harness.reopen();
     for text in TEXTS {
         let attribute = |named: &str, value: &str| AttributeMatch::typed(name(named), value);
         let queries = [
@@ -104,53 +104,53 @@ pub async fn a_filter_finds_what_it_says_and_nothing_else(mut kit: Kit) {
         ];
         for query in queries {
             let expected = found(&*oracle, query.clone()).await;
-            assert_eq!(found(&*kit.store(), query.clone()).await, expected, "{query:?}");
+            assert_eq!(found(&*harness.store(), query.clone()).await, expected, "{query:?}");
         }
         let own = RunQuery { kind: Some(name(text)), ..Default::default() };
-        assert_eq!(found(&*kit.store(), own).await, Ok(vec![text.to_owned()]));
+        assert_eq!(found(&*harness.store(), own).await, Ok(vec![text.to_owned()]));
         let theirs = RunQuery { namespace: Namespace::new(text).unwrap(), ..Default::default() };
-        assert_eq!(found(&*kit.store(), theirs).await, Ok(vec!["r".to_owned()]));
-        assert_eq!(kit.store().read_run(key(text), None).await.unwrap().unwrap().kind, name(text));
-        assert_eq!(kit.store().read_run(key(&format!("{text} ")), None).await.unwrap(), None);
+        assert_eq!(found(&*harness.store(), theirs).await, Ok(vec!["r".to_owned()]));
+        assert_eq!(harness.store().read_run(key(text), None).await.unwrap().unwrap().kind, name(text));
+        assert_eq!(harness.store().read_run(key(&format!("{text} ")), None).await.unwrap(), None);
     }
-    assert_eq!(kit.store().count_versions(Namespace::default()).await.unwrap().len(), TEXTS.len());
+    assert_eq!(harness.store().count_versions(Namespace::default()).await.unwrap().len(), TEXTS.len());
 }
 
 /// Attribute values and cursors may be any text, even one that a database cannot store as text.
-pub async fn any_text_is_a_value_of_an_attribute(mut kit: Kit) {
-    let oracle = reference(&kit);
+pub async fn any_text_is_a_value_of_an_attribute(mut harness: Harness) {
+    let oracle = reference(&harness);
     let texts = || FREE.into_iter().chain(TEXTS);
     for (number, text) in texts().enumerate() {
         let mut run = new_run(&format!("r{number}"));
         run.started.attributes = vec![Attribute { name: name("a"), value: text.to_owned().into() }];
-        for store in [kit.store(), oracle.clone()] {
+        for store in [harness.store(), oracle.clone()] {
             store.start_run(run.clone(), None).await.unwrap();
         }
-        kit.pass(seconds(1));
+        harness.pass(seconds(1));
     }
-    kit.reopen();
+    harness.reopen();
     for (number, text) in texts().enumerate() {
         let value = AttributeMatch { name: name("a"), values: vec![text.to_owned().into()] };
         let query = RunQuery { attributes: vec![value], ..Default::default() };
-        assert_eq!(found(&*kit.store(), query).await, Ok(vec![format!("r{number}")]), "{text:?}");
+        assert_eq!(found(&*harness.store(), query).await, Ok(vec![format!("r{number}")]), "{text:?}");
         for cursor in [text.to_owned(), format!("9999999999999:{text}"), format!("1000:{text}")] {
             let query = RunQuery { cursor: Some(cursor), ..Default::default() };
             let expected = found(&*oracle, query.clone()).await;
-            assert_eq!(found(&*kit.store(), query.clone()).await, expected, "{query:?}");
+            assert_eq!(found(&*harness.store(), query.clone()).await, expected, "{query:?}");
         }
     }
 }
 
 /// Signals, their ids, tasks, approvals and deletions of runs with such ids affect these runs only.
-pub async fn what_is_done_to_a_run_is_done_to_no_other(mut kit: Kit) {
+pub async fn what_is_done_to_a_run_is_done_to_no_other(mut harness: Harness) {
     for text in TEXTS {
-        let mut held = kit.start_held_as(NewRun { key: key(text), ..new_run("x") }).await;
-        kit.commit(&mut held, vec![approval(0, None), task_of(text, 1, TaskOptions { queue: Some(name(text)), ..Default::default() })]).await;
+        let mut held = harness.start_held_as(NewRun { key: key(text), ..new_run("x") }).await;
+        harness.commit(&mut held, vec![approval(0, None), task_of(text, 1, TaskOptions { queue: Some(name(text)), ..Default::default() })]).await;
     }
-    kit.reopen();
+    harness.reopen();
     for text in TEXTS {
         let received = SignalReceived { name: name(text), payload: json("1"), signal_id: Some(text.to_owned()), sender: None };
-        let store = kit.store();
+        let store = harness.store();
         let first = store.append_input(key(text), Input::signal(received.clone())).await.unwrap();
         let again = store.append_input(key(text), Input::signal(received)).await.unwrap();
         assert_eq!((first.index, first.repeated, again.repeated), (again.index, false, true), "{text}");
@@ -165,14 +165,14 @@ pub async fn what_is_done_to_a_run_is_done_to_no_other(mut kit: Kit) {
         assert_eq!(claimed.iter().map(|task| &task.id.run).collect::<Vec<_>>(), [&key(text)]);
     }
     for (gone, text) in TEXTS.into_iter().enumerate() {
-        kit.store().append_input(key(text), terminate()).await.unwrap();
+        harness.store().append_input(key(text), terminate()).await.unwrap();
         let delete = Delete::Run { key: key(text), reason: text.to_owned() };
-        assert_eq!(kit.store().delete_runs(delete).await.unwrap(), 1, "{text}");
-        let page = kit.store().list_runs(RunQuery { limit: 1_000, ..Default::default() }).await.unwrap();
+        assert_eq!(harness.store().delete_runs(delete).await.unwrap(), 1, "{text}");
+        let page = harness.store().list_runs(RunQuery { limit: 1_000, ..Default::default() }).await.unwrap();
         assert_eq!(page.runs.len(), TEXTS.len() - gone - 1, "only {text} is deleted");
         let query = DeletedQuery { run: Some(key(text)), ..Default::default() };
-        let deleted = kit.store().list_deleted(query).await.unwrap();
+        let deleted = harness.store().list_deleted(query).await.unwrap();
         assert_eq!(deleted.iter().map(|run| run.reason.as_str()).collect::<Vec<_>>(), [text]);
-        assert_eq!(kit.store().read_run(key(text), None).await.unwrap(), None, "{text}");
+        assert_eq!(harness.store().read_run(key(text), None).await.unwrap(), None, "{text}");
     }
 }

@@ -7,20 +7,20 @@ use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{CallId, Event, Index, Log, RunHead};
 
-use super::kit::{Kit, namespaces};
+use super::harness::{Harness, namespaces};
 use super::random::World;
 use crate::{RunQuery, Store, TaskQuery, WaitQuery};
 
 /// Checks L1, L3, L8, L10, L13 and L16 of every run.
-pub async fn check_invariants(kit: &Kit, world: &mut World) {
-    let store = kit.store();
+pub async fn check_invariants(harness: &Harness, world: &mut World) {
+    let store = harness.store();
     let mut runs = Vec::new();
     for namespace in namespaces() {
         runs.extend(store.list_runs(RunQuery { namespace, limit: 1_000, ..Default::default() }).await.unwrap().runs);
     }
     world.keep_counts_of(&runs);
     for head in runs {
-        let log = kit.check_run(&head.key).await;
+        let log = harness.check_run(&head.key).await;
         check_open(&*store, &head, &log).await;
         check_once(&log);
         let mut signals = count_signals(&log);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onward_core::{KindSchemas, Namespace, Payload, Timestamp};
 
-use super::kit::{Kit, name, namespaces};
+use super::harness::{Harness, name, namespaces};
 use crate::PAYLOAD_BYTES_MAX;
 
 fn schema(kind: &str, version: Option<&str>, input: &str) -> KindSchemas {
@@ -20,7 +20,7 @@ fn schema(kind: &str, version: Option<&str>, input: &str) -> KindSchemas {
     }
 }
 
-pub async fn what_a_kind_takes_is_kept_for_its_namespace_kind_and_version(mut kit: Kit) {
+pub async fn what_a_kind_takes_is_kept_for_its_namespace_kind_and_version(mut harness: Harness) {
     let [namespace, other] = namespaces();
     let own = |kind, version, input| KindSchemas { namespace: namespace.clone(), ..schema(kind, version, input) };
     let said = [
@@ -30,30 +30,30 @@ pub async fn what_a_kind_takes_is_kept_for_its_namespace_kind_and_version(mut ki
         KindSchemas { is_task: true, ..own("a", None, "4") },
         KindSchemas { namespace: other.clone(), ..schema("a", None, "5") },
     ];
-    kit.store().register_kinds(said.to_vec()).await.unwrap();
-    let now = kit.now();
-    kit.reopen();
+    harness.store().register_kinds(said.to_vec()).await.unwrap();
+    let now = harness.now();
+    harness.reopen();
     let [b, a_v1, a, task, foreign] = said.map(|kind| KindSchemas { registered_at: now, ..kind });
-    assert_eq!(kit.store().list_kinds(namespace).await.unwrap(), [a, a_v1, b, task]);
-    assert_eq!(kit.store().list_kinds(other).await.unwrap(), [foreign]);
+    assert_eq!(harness.store().list_kinds(namespace).await.unwrap(), [a, a_v1, b, task]);
+    assert_eq!(harness.store().list_kinds(other).await.unwrap(), [foreign]);
 }
 
-pub async fn the_newest_word_about_a_kind_counts(kit: Kit) {
-    let store = kit.store();
+pub async fn the_newest_word_about_a_kind_counts(harness: Harness) {
+    let store = harness.store();
     store.register_kinds(vec![schema("a", None, "1"), schema("b", None, "1")]).await.unwrap();
-    kit.pass(Duration::from_secs(1));
+    harness.pass(Duration::from_secs(1));
     let output = Some(Payload::from_json_text("3"));
     let newer = KindSchemas { output: output.clone(), ..schema("a", None, "2") };
     // An entry without schemas removes the stored one; removing a missing one is a no-op.
     let silent = |kind| KindSchemas { input: None, ..schema(kind, None, "") };
     store.register_kinds(vec![newer.clone(), silent("b"), silent("c")]).await.unwrap();
     let kept = store.list_kinds(Namespace::default()).await.unwrap();
-    assert_eq!(kept, [KindSchemas { registered_at: kit.now(), ..newer }]);
+    assert_eq!(kept, [KindSchemas { registered_at: harness.now(), ..newer }]);
 }
 
-pub async fn a_schema_over_the_limit_writes_nothing(kit: Kit) {
+pub async fn a_schema_over_the_limit_writes_nothing(harness: Harness) {
     let large = schema("a", None, &"1".repeat(PAYLOAD_BYTES_MAX + 1));
-    let error = kit.store().register_kinds(vec![schema("b", None, "1"), large]).await.unwrap_err();
+    let error = harness.store().register_kinds(vec![schema("b", None, "1"), large]).await.unwrap_err();
     assert_eq!(error.code(), "payload_too_large");
-    assert_eq!(kit.store().list_kinds(Namespace::default()).await.unwrap(), []);
+    assert_eq!(harness.store().list_kinds(Namespace::default()).await.unwrap(), []);
 }

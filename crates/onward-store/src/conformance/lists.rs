@@ -7,24 +7,24 @@ use onward_core::{
     Attribute, AttributeMatch, AttributeValue, Event, Hash, Name, Namespace, Payload, CallId, Status, Timestamp,
 };
 
-use super::kit::{Kit, approval, key, name, new_run, new_run_of, call_id, refused, seconds};
+use super::harness::{Harness, approval, key, name, new_run, new_run_of, call_id, refused, seconds};
 use crate::{RunPage, RunQuery, WaitQuery, cursor_after};
 
-pub async fn runs_are_listed_newest_first_in_pages(mut kit: Kit) {
+pub async fn runs_are_listed_newest_first_in_pages(mut harness: Harness) {
     for number in 0..5 {
-        kit.start(&format!("r{number}")).await;
-        kit.pass(seconds(1));
+        harness.start(&format!("r{number}")).await;
+        harness.pass(seconds(1));
     }
-    kit.reopen();
+    harness.reopen();
     let (mut pages, mut cursor) = (Vec::new(), None);
     loop {
         let query = RunQuery { limit: 2, cursor, ..Default::default() };
-        let page = kit.store().list_runs(query).await.unwrap();
+        let page = harness.store().list_runs(query).await.unwrap();
         // The format of cursors is the same in every store, so that lists over several shards can continue in each.
         assert_eq!(page.next, page.next.as_ref().and(page.runs.last()).map(cursor_after));
         pages.push(ids(&page));
         // A run that starts between two pages shifts nothing.
-        kit.start(&format!("s{}", pages.len())).await;
+        harness.start(&format!("s{}", pages.len())).await;
         cursor = page.next;
         if cursor.is_none() {
             break;
@@ -33,16 +33,16 @@ pub async fn runs_are_listed_newest_first_in_pages(mut kit: Kit) {
     assert_eq!(pages, [vec!["r4", "r3"], vec!["r2", "r1"], vec!["r0"]]);
 }
 
-pub async fn runs_are_filtered_by_kind_status_and_time(kit: Kit) {
-    kit.complete("done").await;
-    kit.pass(seconds(1));
-    let middle = kit.now();
-    kit.start_held("held").await;
-    kit.pass(seconds(1));
-    let late = kit.now();
-    kit.store().start_run(new_run_of("parcel", "new"), None).await.unwrap();
+pub async fn runs_are_filtered_by_kind_status_and_time(harness: Harness) {
+    harness.complete("done").await;
+    harness.pass(seconds(1));
+    let middle = harness.now();
+    harness.start_held("held").await;
+    harness.pass(seconds(1));
+    let late = harness.now();
+    harness.store().start_run(new_run_of("parcel", "new"), None).await.unwrap();
     let check = |query: RunQuery| {
-        let store = kit.store();
+        let store = harness.store();
         async move { ids(&store.list_runs(query).await.unwrap()) }
     };
     assert_eq!(check(RunQuery { kind: Some(name("parcel")), ..Default::default() }).await, ["new"]);
@@ -55,45 +55,45 @@ pub async fn runs_are_filtered_by_kind_status_and_time(kit: Kit) {
     assert_eq!(check(RunQuery { namespace, ..Default::default() }).await, [""; 0]);
 }
 
-pub async fn a_foreign_cursor_is_refused(kit: Kit) {
+pub async fn a_foreign_cursor_is_refused(harness: Harness) {
     let query = RunQuery { cursor: Some("yesterday".to_owned()), ..Default::default() };
-    refused(kit.store().list_runs(query).await, "cursor_invalid");
+    refused(harness.store().list_runs(query).await, "cursor_invalid");
 }
 
-pub async fn questions_are_listed_oldest_first(mut kit: Kit) {
-    let mut held = kit.start_held("r").await;
-    let mut other = kit.start_held("a").await;
-    kit.commit(&mut held, vec![approval(7, None)]).await;
-    kit.pass(seconds(1));
-    kit.commit(&mut other, vec![approval(1, None)]).await;
-    kit.pass(seconds(1));
-    kit.commit(&mut held, vec![approval(3, None)]).await;
-    kit.reopen();
-    assert_eq!(kit.waits().await, [call_id(7), call_id(1), call_id(3)]);
+pub async fn questions_are_listed_oldest_first(mut harness: Harness) {
+    let mut held = harness.start_held("r").await;
+    let mut other = harness.start_held("a").await;
+    harness.commit(&mut held, vec![approval(7, None)]).await;
+    harness.pass(seconds(1));
+    harness.commit(&mut other, vec![approval(1, None)]).await;
+    harness.pass(seconds(1));
+    harness.commit(&mut held, vec![approval(3, None)]).await;
+    harness.reopen();
+    assert_eq!(harness.waits().await, [call_id(7), call_id(1), call_id(3)]);
     let query = WaitQuery { run: Some(key("r")), limit: 1, ..Default::default() };
-    let waits = kit.store().list_waits(query).await.unwrap();
+    let waits = harness.store().list_waits(query).await.unwrap();
     assert_eq!((waits.len(), &waits[0].call_id, &waits[0].run, waits[0].title.as_str()), (1, &call_id(7), &key("r"), "Refund?"));
     let query = WaitQuery { kind: Some(WaitKind::Promise), ..Default::default() };
-    assert_eq!(kit.store().list_waits(query).await.unwrap(), []);
+    assert_eq!(harness.store().list_waits(query).await.unwrap(), []);
 }
 
 /// Root runs are compared exactly; a root id of 255 bytes is truncated to 200.
-pub async fn questions_of_a_family_are_listed_together(mut kit: Kit) {
+pub async fn questions_of_a_family_are_listed_together(mut harness: Harness) {
     let long = "a".repeat(255);
     let below = |id: &str| onward_core::reopen::child_id(&key(id).id, 0, &call_id(0)).to_string();
     let ids = ["r".to_owned(), below("r"), below(&below("r")), "r2".to_owned(), "R/1".to_owned(), long.clone(), below(&long)];
     for id in &ids {
-        let mut held = kit.start_held(id).await;
-        kit.commit(&mut held, vec![approval(0, None)]).await;
-        kit.pass(seconds(1));
+        let mut held = harness.start_held(id).await;
+        harness.commit(&mut held, vec![approval(0, None)]).await;
+        harness.pass(seconds(1));
     }
-    kit.reopen();
+    harness.reopen();
     for (asked, expected) in [("r", &ids[..3]), (&ids[2], &ids[..3]), ("r2", &ids[3..4]), (&long, &ids[5..])] {
         let query = WaitQuery { run: Some(key(asked)), below: true, ..Default::default() };
-        let waits = kit.store().list_waits(query).await.unwrap();
+        let waits = harness.store().list_waits(query).await.unwrap();
         assert_eq!(waits.iter().map(|wait| wait.run.id.to_string()).collect::<Vec<_>>(), expected, "query for {asked}");
         let query = WaitQuery { run: Some(key(asked)), ..Default::default() };
-        assert_eq!(kit.store().list_waits(query).await.unwrap().len(), 1);
+        assert_eq!(harness.store().list_waits(query).await.unwrap().len(), 1);
     }
 }
 
@@ -109,20 +109,20 @@ fn found_by(name_: &str, text: &str) -> RunQuery {
     RunQuery { attributes: vec![AttributeMatch::typed(name(name_), text)], ..Default::default() }
 }
 
-async fn start_with(kit: &Kit, id: &str, version: Option<&str>, attributes: Vec<Attribute>) {
+async fn start_with(harness: &Harness, id: &str, version: Option<&str>, attributes: Vec<Attribute>) {
     let mut run = new_run(id);
     run.started.version = version.map(name);
     run.started.attributes = attributes;
-    kit.store().start_run(run, None).await.unwrap();
-    kit.pass(seconds(1));
+    harness.store().start_run(run, None).await.unwrap();
+    harness.pass(seconds(1));
 }
 
-pub async fn runs_are_filtered_by_version_and_attributes(mut kit: Kit) {
-    start_with(&kit, "a", None, vec![attribute("customer", "42"), attribute("express", true)]).await;
-    start_with(&kit, "b", Some("v1"), vec![attribute("customer", 42)]).await;
-    start_with(&kit, "c", Some("v2"), vec![attribute("customer", "43"), attribute("due", Timestamp(1_000))]).await;
-    kit.reopen();
-    let store = kit.store();
+pub async fn runs_are_filtered_by_version_and_attributes(mut harness: Harness) {
+    start_with(&harness, "a", None, vec![attribute("customer", "42"), attribute("express", true)]).await;
+    start_with(&harness, "b", Some("v1"), vec![attribute("customer", 42)]).await;
+    start_with(&harness, "c", Some("v2"), vec![attribute("customer", "43"), attribute("due", Timestamp(1_000))]).await;
+    harness.reopen();
+    let store = harness.store();
     let check = |query: RunQuery| {
         let store = store.clone();
         async move { ids(&store.list_runs(query).await.unwrap()) }
@@ -147,7 +147,7 @@ pub async fn runs_are_filtered_by_version_and_attributes(mut kit: Kit) {
     assert_eq!(check(RunQuery { cursor: first.next, ..found_by("customer", "42") }).await, ["a"]);
 }
 
-pub async fn the_children_of_a_run_are_listed_newest_first(mut kit: Kit) {
+pub async fn the_children_of_a_run_are_listed_newest_first(mut harness: Harness) {
     let parent = |id: &str| {
         let (run, on_parent_close) = (key(id), OnParentClose::Abandon);
         Some(ParentLink { run, generation: 0, call_id: call_id(0), on_parent_close, incarnation: None, is_spawned: false })
@@ -155,80 +155,80 @@ pub async fn the_children_of_a_run_are_listed_newest_first(mut kit: Kit) {
     for (id, of) in [("a", None), ("b", None), ("a/1", parent("a")), ("a/2", parent("a")), ("b/1", parent("b"))] {
         let mut run = new_run(id);
         run.started.parent = of;
-        kit.store().start_run(run, None).await.unwrap();
-        kit.pass(seconds(1));
+        harness.store().start_run(run, None).await.unwrap();
+        harness.pass(seconds(1));
     }
-    kit.reopen();
+    harness.reopen();
     let children = RunQuery { parent: Some(key("a")), ..Default::default() };
-    let found = kit.store().list_runs(children.clone()).await.unwrap();
+    let found = harness.store().list_runs(children.clone()).await.unwrap();
     assert_eq!((ids(&found), found.next), (vec!["a/2".to_owned(), "a/1".to_owned()], None));
-    let first = kit.store().list_runs(RunQuery { limit: 1, ..children.clone() }).await.unwrap();
+    let first = harness.store().list_runs(RunQuery { limit: 1, ..children.clone() }).await.unwrap();
     assert_eq!(ids(&first), ["a/2"]);
-    let rest = kit.store().list_runs(RunQuery { cursor: first.next, ..children.clone() }).await.unwrap();
+    let rest = harness.store().list_runs(RunQuery { cursor: first.next, ..children.clone() }).await.unwrap();
     assert_eq!((ids(&rest), rest.next), (vec!["a/1".to_owned()], None));
     let running = RunQuery { statuses: vec![Status::Running], ..children };
-    assert!(kit.store().list_runs(running).await.unwrap().runs.is_empty());
+    assert!(harness.store().list_runs(running).await.unwrap().runs.is_empty());
 }
 
-pub async fn what_a_run_is_found_by_changes_with_its_commits(mut kit: Kit) {
+pub async fn what_a_run_is_found_by_changes_with_its_commits(mut harness: Harness) {
     let set = |ordinal, name_: &str, value: Option<AttributeValue>| -> Event {
-        AttributeSet { call_id: super::kit::call_id(ordinal), name: name(name_), value }.into()
+        AttributeSet { call_id: super::harness::call_id(ordinal), name: name(name_), value }.into()
     };
     let mut run = new_run("r");
     run.started.attributes = vec![attribute("stage", "new")];
-    let mut held = kit.start_held_as(run).await;
-    kit.commit(&mut held, vec![set(0, "stage", Some("paid".into())), set(1, "items", Some(3.into()))]).await;
-    kit.reopen();
-    let found = async |kit: &Kit, name_: &str, text: &str| kit.store().list_runs(found_by(name_, text)).await.unwrap().runs.len();
-    assert_eq!([found(&kit, "stage", "new").await, found(&kit, "stage", "paid").await, found(&kit, "items", "3").await], [0, 1, 1]);
-    assert_eq!(kit.head("r").await.attributes, [attribute("items", 3), attribute("stage", "paid")]);
-    kit.check_run(&super::kit::key("r")).await;
-    kit.append("r", super::kit::signal(None)).await.unwrap();
-    let mut held = kit.regain(&held).await;
-    kit.commit(&mut held, vec![set(2, "stage", None), super::kit::completed()]).await;
-    kit.reopen();
-    assert_eq!([found(&kit, "stage", "paid").await, found(&kit, "items", "3").await], [0, 1]);
-    kit.store().delete_runs(crate::Delete::Run { key: super::kit::key("r"), reason: String::new() }).await.unwrap();
-    assert_eq!(found(&kit, "items", "3").await, 0);
+    let mut held = harness.start_held_as(run).await;
+    harness.commit(&mut held, vec![set(0, "stage", Some("paid".into())), set(1, "items", Some(3.into()))]).await;
+    harness.reopen();
+    let found = async |harness: &Harness, name_: &str, text: &str| harness.store().list_runs(found_by(name_, text)).await.unwrap().runs.len();
+    assert_eq!([found(&harness, "stage", "new").await, found(&harness, "stage", "paid").await, found(&harness, "items", "3").await], [0, 1, 1]);
+    assert_eq!(harness.head("r").await.attributes, [attribute("items", 3), attribute("stage", "paid")]);
+    harness.check_run(&super::harness::key("r")).await;
+    harness.append("r", super::harness::signal(None)).await.unwrap();
+    let mut held = harness.regain(&held).await;
+    harness.commit(&mut held, vec![set(2, "stage", None), super::harness::completed()]).await;
+    harness.reopen();
+    assert_eq!([found(&harness, "stage", "paid").await, found(&harness, "items", "3").await], [0, 1]);
+    harness.store().delete_runs(crate::Delete::Run { key: super::harness::key("r"), reason: String::new() }).await.unwrap();
+    assert_eq!(found(&harness, "items", "3").await, 0);
     let long = set(0, "stage", Some("x".repeat(256).into()));
-    let held = kit.start_held("s").await;
-    refused(kit.store().commit(held.commit(vec![long])).await, "commit_malformed");
+    let held = harness.start_held("s").await;
+    refused(harness.store().commit(held.commit(vec![long])).await, "commit_malformed");
 }
 
-pub async fn open_runs_are_counted_by_version(kit: Kit) {
-    start_with(&kit, "a", None, Vec::new()).await;
-    start_with(&kit, "b", Some("v1"), Vec::new()).await;
-    start_with(&kit, "c", Some("v1"), Vec::new()).await;
-    start_with(&kit, "d", Some("v2"), Vec::new()).await;
-    kit.append("d", super::kit::terminate()).await.unwrap();
-    let counts = kit.store().count_versions(Namespace::default()).await.unwrap();
+pub async fn open_runs_are_counted_by_version(harness: Harness) {
+    start_with(&harness, "a", None, Vec::new()).await;
+    start_with(&harness, "b", Some("v1"), Vec::new()).await;
+    start_with(&harness, "c", Some("v1"), Vec::new()).await;
+    start_with(&harness, "d", Some("v2"), Vec::new()).await;
+    harness.append("d", super::harness::terminate()).await.unwrap();
+    let counts = harness.store().count_versions(Namespace::default()).await.unwrap();
     let shown: Vec<_> = counts.iter().map(|count| (count.version.as_ref().map(Name::as_str), count.open)).collect();
     assert_eq!(shown, [(None, 1), (Some("v1"), 2)]);
-    assert_eq!(kit.store().count_versions(Namespace::new("other").unwrap()).await.unwrap(), []);
+    assert_eq!(harness.store().count_versions(Namespace::new("other").unwrap()).await.unwrap(), []);
 }
 
-pub async fn open_tasks_are_counted_by_queue_and_kind(mut kit: Kit) {
-    let mut held = kit.start_held("r").await;
+pub async fn open_tasks_are_counted_by_queue_and_kind(mut harness: Harness) {
+    let mut held = harness.start_held("r").await;
     let schedule = |call_id: u32, queue: Option<&str>, kind: &str| {
         let options = TaskOptions { queue: queue.map(|queue| Name::new(queue).unwrap()), ..TaskOptions::default() };
         let (call_id, kind, input) = (CallId::root(call_id), Name::new(kind).unwrap(), Payload::null());
         Event::from(TaskScheduled { call_id, kind, input_hash: Hash::of(&input), input, options })
     };
     let events = vec![schedule(0, None, "mail"), schedule(1, None, "mail"), schedule(2, Some("slow"), "mail"), schedule(3, None, "bill")];
-    kit.commit(&mut held, events).await;
-    let since = kit.now();
-    kit.pass(seconds(1));
-    let claimed = kit.claim_tasks("w", 1).await;
+    harness.commit(&mut held, events).await;
+    let since = harness.now();
+    harness.pass(seconds(1));
+    let claimed = harness.claim_tasks("w", 1).await;
     assert_eq!(claimed.len(), 1);
-    kit.reopen();
-    let counts = kit.store().count_tasks(Namespace::default()).await.unwrap();
+    harness.reopen();
+    let counts = harness.store().count_tasks(Namespace::default()).await.unwrap();
     let shown: Vec<_> =
         counts.iter().map(|count| (count.queue.as_ref().map(Name::as_str), count.kind.as_str(), count.queued, count.running)).collect();
     assert_eq!(shown, [(None, "bill", 1, 0), (None, "mail", 1, 1), (Some("slow"), "mail", 1, 0)]);
     assert!(counts.iter().all(|count| count.oldest_at == Some(since) && count.quarantined == 0), "{counts:?}");
-    kit.append("r", super::kit::pause()).await.unwrap();
-    let paused = kit.store().count_tasks(Namespace::default()).await.unwrap();
+    harness.append("r", super::harness::pause()).await.unwrap();
+    let paused = harness.store().count_tasks(Namespace::default()).await.unwrap();
     let queued = |counts: &[TaskCount]| counts.iter().map(|count| count.queued).collect::<Vec<_>>();
     assert_eq!(queued(&paused), queued(&counts), "tasks of a paused run are counted as queued");
-    assert_eq!(kit.store().count_tasks(Namespace::new("other").unwrap()).await.unwrap(), []);
+    assert_eq!(harness.store().count_tasks(Namespace::new("other").unwrap()).await.unwrap(), []);
 }

@@ -4,28 +4,28 @@ use std::collections::BTreeSet;
 
 use onward_core::Index;
 
-use super::kit::{Kit, key, refused, settled, signal, timer};
+use super::harness::{Harness, key, refused, settled, signal, timer};
 use super::block_on;
 
-pub async fn inputs_and_commits_share_one_numbering_without_gaps(mut kit: Kit) {
-    let mut held = kit.start_held("r").await;
-    assert_eq!(kit.append("r", signal(None)).await.unwrap().index, Index(1));
-    let due = kit.now().after(super::kit::seconds(60));
-    assert_eq!(kit.commit(&mut held, vec![timer(0, due), timer(1, due)]).await.index, Index(2));
-    kit.reopen();
-    assert_eq!(kit.append("r", signal(None)).await.unwrap().index, Index(4));
-    let mut held = kit.regain(&held).await;
-    assert_eq!(kit.commit(&mut held, vec![settled()]).await.index, Index(5));
+pub async fn inputs_and_commits_share_one_numbering_without_gaps(mut harness: Harness) {
+    let mut held = harness.start_held("r").await;
+    assert_eq!(harness.append("r", signal(None)).await.unwrap().index, Index(1));
+    let due = harness.now().after(super::harness::seconds(60));
+    assert_eq!(harness.commit(&mut held, vec![timer(0, due), timer(1, due)]).await.index, Index(2));
+    harness.reopen();
+    assert_eq!(harness.append("r", signal(None)).await.unwrap().index, Index(4));
+    let mut held = harness.regain(&held).await;
+    assert_eq!(harness.commit(&mut held, vec![settled()]).await.index, Index(5));
     let log = ["run_started", "signal_received", "timer_started", "timer_started", "signal_received", "run_suspended"];
-    assert_eq!(kit.log("r").await, log);
+    assert_eq!(harness.log("r").await, log);
 }
 
-pub async fn a_reader_gets_the_record_that_holds_an_index(kit: Kit) {
-    let mut held = kit.start_held("r").await;
-    kit.commit(&mut held, vec![settled(), settled(), settled()]).await;
-    kit.append("r", signal(None)).await.unwrap();
+pub async fn a_reader_gets_the_record_that_holds_an_index(harness: Harness) {
+    let mut held = harness.start_held("r").await;
+    harness.commit(&mut held, vec![settled(), settled(), settled()]).await;
+    harness.append("r", signal(None)).await.unwrap();
     let indexes = |from: u64, limit: usize| {
-        let store = kit.store();
+        let store = harness.store();
         async move {
             let records = store.read_log(key("r"), None, Index(from), limit).await.unwrap();
             records.iter().map(|record| record.index.0).collect::<Vec<_>>()
@@ -38,23 +38,23 @@ pub async fn a_reader_gets_the_record_that_holds_an_index(kit: Kit) {
     assert_eq!(indexes(5, 10).await, [0; 0]);
 }
 
-pub async fn senders_on_many_threads_get_one_index_each(kit: Kit) {
-    kit.start("r").await;
+pub async fn senders_on_many_threads_get_one_index_each(harness: Harness) {
+    harness.start("r").await;
     let send = || {
-        let store = kit.store();
+        let store = harness.store();
         move || -> Vec<u64> { (0..25).map(|_| block_on(store.append_input(key("r"), signal(None))).unwrap().index.0).collect() }
     };
     let senders: Vec<_> = (0..4).map(|_| std::thread::spawn(send())).collect();
     let indexes: Vec<u64> = senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect();
     assert_eq!(indexes.iter().collect::<BTreeSet<_>>().len(), 100);
     assert_eq!((indexes.iter().min(), indexes.iter().max()), (Some(&1), Some(&100)));
-    assert_eq!(kit.log("r").await.len(), 101);
+    assert_eq!(harness.log("r").await.len(), 101);
 }
 
-pub async fn a_missing_run_has_no_log(kit: Kit) {
-    assert_eq!(kit.store().read_run(key("r"), None).await.unwrap(), None);
-    refused(kit.store().read_log(key("r"), None, Index(0), 10).await, "run_not_found");
-    kit.start("r").await;
-    assert_eq!(kit.store().read_run(key("r"), Some(1)).await.unwrap(), None);
-    refused(kit.store().read_log(key("r"), Some(1), Index(0), 10).await, "run_not_found");
+pub async fn a_missing_run_has_no_log(harness: Harness) {
+    assert_eq!(harness.store().read_run(key("r"), None).await.unwrap(), None);
+    refused(harness.store().read_log(key("r"), None, Index(0), 10).await, "run_not_found");
+    harness.start("r").await;
+    assert_eq!(harness.store().read_run(key("r"), Some(1)).await.unwrap(), None);
+    refused(harness.store().read_log(key("r"), Some(1), Index(0), 10).await, "run_not_found");
 }

@@ -16,30 +16,30 @@ use onward_core::spend::{Spend, Tokens};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
 use onward_core::{CallId, CommitId, Epoch, Event, Failure, Index, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId};
 
-use super::invariants::check_invariants;
-use super::kit::{
-    self, HeldRun, Kit, approval, call_id, child, completed, decision, hand_over, json, key, name, seconds, settled, signal,
+use super::harness::{
+    self, Harness, HeldRun, approval, call_id, child, completed, decision, hand_over, json, key, name, seconds, settled, signal,
     worker,
 };
+use super::invariants::check_invariants;
 use super::{Factory, block_on};
 use crate::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, Retention, Started, Store, StoreError};
 
 /// Runs `steps` random operations on a fresh store and checks the invariants after every one.
 pub fn random_operations(seed: u64, steps: u32, make: Factory<'_>) {
-    block_on(random_operations_on(Kit::new(make), seed, steps));
+    block_on(random_operations_on(Harness::new(make), seed, steps));
 }
 
-pub async fn random_operations_on(kit: Kit, seed: u64, steps: u32) {
-    let store = kit.store();
+pub async fn random_operations_on(harness: Harness, seed: u64, steps: u32) {
+    let store = harness.store();
     let mut world = World::new(seed);
     let mut trace = Trace::new(seed);
     for _ in 0..steps {
-        kit.clock.advance(world.pause());
-        let operation = world.choose(&*store, kit.now()).await;
+        harness.clock.advance(world.pause());
+        let operation = world.choose(&*store, harness.now()).await;
         trace.next(&operation);
         let answer = perform(&*store, &operation).await;
         world.learn(&operation, &answer);
-        check_invariants(&kit, &mut world).await;
+        check_invariants(&harness, &mut world).await;
     }
 }
 
@@ -241,7 +241,7 @@ impl World {
     }
 
     fn namespace(&mut self) -> Namespace {
-        let [default, other] = kit::namespaces();
+        let [default, other] = harness::namespaces();
         if self.below(2) == 0 { default } else { other }
     }
 
@@ -291,7 +291,7 @@ impl World {
 
     fn start(&mut self) -> Operation {
         let key = self.run();
-        let mut run = NewRun { key: key.clone(), ..kit::new_run(key.id.as_str()) };
+        let mut run = NewRun { key: key.clone(), ..harness::new_run(key.id.as_str()) };
         if self.below(10) == 0 {
             run.started.input = json("2");
         }
@@ -333,9 +333,9 @@ impl World {
         let input = match self.below(24) {
             0..14 => self.signal(),
             14..18 => return self.decide(),
-            18..20 => kit::pause(),
-            20..23 => kit::resume(),
-            _ => kit::terminate(),
+            18..20 => harness::pause(),
+            20..23 => harness::resume(),
+            _ => harness::terminate(),
         };
         Operation::Append(run, Box::new(input))
     }
@@ -390,10 +390,10 @@ impl World {
     fn event(&mut self, run: &RunKey, now: Timestamp) -> Event {
         match self.below(12) {
             0 => settled(),
-            1 | 2 => kit::timer(self.call_id(), self.due(now)),
+            1 | 2 => harness::timer(self.call_id(), self.due(now)),
             3..6 => {
                 let options = self.task_options(now);
-                kit::task(self.call_id(), options)
+                harness::task(self.call_id(), options)
             }
             6 | 7 => {
                 let deadline = (self.below(2) == 0).then(|| self.due(now));

@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use onward_core::Name;
 
-use super::kit::{Kit, name, new_run, worker};
+use super::harness::{Harness, name, new_run, worker};
 use crate::{ClaimRuns, ClaimedRun};
 
-pub async fn a_worker_gets_only_versions_it_knows(kit: Kit) {
+pub async fn a_worker_gets_only_versions_it_knows(harness: Harness) {
     for (id, version) in [("a", None), ("b", Some("1")), ("c", Some("2"))] {
         let mut run = new_run(id);
         run.started.version = version.map(name);
-        kit.store().start_run(run, None).await.unwrap();
+        harness.store().start_run(run, None).await.unwrap();
     }
-    assert_eq!(ids(claim(&kit, "parcel", &[None]).await), [""; 0]);
-    assert_eq!(ids(claim(&kit, "order", &[Some("3")]).await), [""; 0]);
-    assert_eq!(ids(claim(&kit, "order", &[Some("2"), Some("3")]).await), ["c"]);
-    assert_eq!(ids(claim(&kit, "order", &[None]).await), ["a"]);
-    assert_eq!(ids(claim(&kit, "order", &[None, Some("1")]).await), ["b"]);
+    assert_eq!(ids(claim(&harness, "parcel", &[None]).await), [""; 0]);
+    assert_eq!(ids(claim(&harness, "order", &[Some("3")]).await), [""; 0]);
+    assert_eq!(ids(claim(&harness, "order", &[Some("2"), Some("3")]).await), ["c"]);
+    assert_eq!(ids(claim(&harness, "order", &[None]).await), ["a"]);
+    assert_eq!(ids(claim(&harness, "order", &[None, Some("1")]).await), ["b"]);
 }
 
-async fn claim(kit: &Kit, kind: &str, versions: &[Option<&str>]) -> Vec<ClaimedRun> {
+async fn claim(harness: &Harness, kind: &str, versions: &[Option<&str>]) -> Vec<ClaimedRun> {
     let versions: Vec<Option<Name>> = versions.iter().map(|version| version.map(name)).collect();
     let knows = Arc::new(BTreeMap::from([(name(kind), versions)]));
-    kit.store().claim_runs(ClaimRuns { worker: worker("w"), namespace: Default::default(), knows, limit: 10 }).await.unwrap()
+    harness.store().claim_runs(ClaimRuns { worker: worker("w"), namespace: Default::default(), knows, limit: 10 }).await.unwrap()
 }
 
 fn ids(claimed: Vec<ClaimedRun>) -> Vec<String> {

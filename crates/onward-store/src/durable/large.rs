@@ -67,11 +67,11 @@ pub fn restore(carrier: &mut impl HasPayloads, find: &mut Find<'_>) -> Result<()
 /// Returns the hashes of the stubs in `carrier`.
 pub fn wanted(carrier: &mut impl HasPayloads) -> Vec<[u8; 16]> {
     let mut hashes = Vec::new();
-    let looked = carrier.payloads(&mut |payload| {
+    let visited = carrier.payloads(&mut |payload| {
         hashes.extend(is_stub(payload).then(|| read_stub(payload.data())).flatten().map(|(hash, _)| hash));
         Ok(())
     });
-    debug_assert!(looked.is_ok(), "nothing here can fail");
+    debug_assert!(visited.is_ok(), "nothing here can fail");
     hashes
 }
 

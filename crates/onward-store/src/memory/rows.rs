@@ -10,7 +10,7 @@ use onward_core::transfer::is_same_log;
 use onward_core::{CallId, Epoch, Hash, Record, RunHead, RunKey, Timestamp};
 
 use super::state::{Generation, MemoryState};
-use crate::unit_of_work::{Due, LoadedRun, QueuedTask, Rows, RunRef, Table, Wanted, WorkingSet};
+use crate::unit_of_work::{Due, LoadedRun, QueuedTask, RowRequest, Rows, RunRef, Table, WorkingSet};
 use crate::{Change, ClaimRuns, ClaimTasks, OutboxId, StoreError};
 
 /// One operation on the maps.
@@ -103,36 +103,36 @@ impl Rows for MemoryRows<'_> {
         Ok(self.load_key(key))
     }
 
-    async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Result<(), StoreError> {
+    async fn load(&mut self, run: RunRef, wanted: RowRequest<'_>) -> Result<(), StoreError> {
         let loaded = &mut self.set.runs[run];
-        if let Wanted::Ledger(row) = wanted {
+        if let RowRequest::Ledger(row) = wanted {
             loaded.ledger.learn(row.clone(), self.state.ledger.get(row).copied());
             return Ok(());
         }
         let Some(stored) = self.state.runs.get(&loaded.head.key) else { return Ok(()) };
         match wanted {
-            Wanted::Slots(keys) => keys.into_iter().for_each(|key| {
+            RowRequest::Slots(keys) => keys.into_iter().for_each(|key| {
                 let slot = stored.slots.get(&key).cloned();
                 loaded.slots.learn(key, slot);
             }),
-            Wanted::Wait(call_id) => loaded.waits.learn(call_id.clone(), stored.waits.get(call_id).cloned()),
-            Wanted::Task(call_id) => loaded.tasks.learn(call_id.clone(), stored.tasks.get(call_id).cloned()),
-            Wanted::TimersAndTasks => {
+            RowRequest::Wait(call_id) => loaded.waits.learn(call_id.clone(), stored.waits.get(call_id).cloned()),
+            RowRequest::Task(call_id) => loaded.tasks.learn(call_id.clone(), stored.tasks.get(call_id).cloned()),
+            RowRequest::TimersAndTasks => {
                 stored.timers.iter().for_each(|(call_id, timer)| loaded.timers.learn(call_id.clone(), Some(*timer)));
                 loaded.timers.learn_all();
                 stored.tasks.iter().for_each(|(call_id, task)| loaded.tasks.learn(call_id.clone(), Some(task.clone())));
                 loaded.tasks.learn_all();
             }
-            Wanted::InputHash => {
+            RowRequest::InputHash => {
                 let started = stored.generations[0].records[0].started().expect("H2");
                 loaded.input_hash = Some(Hash::of(&started.input));
             }
-            Wanted::PastHead(generation) => {
+            RowRequest::PastHead(generation) => {
                 let past = stored.generations.get(generation as usize);
                 loaded.past_head = past.map(|past| past.head.clone());
             }
-            Wanted::Children(_) => loaded.children = self.state.children(&loaded.head.key).cloned().collect(),
-            Wanted::Ledger(_) => {}
+            RowRequest::Children(_) => loaded.children = self.state.children(&loaded.head.key).cloned().collect(),
+            RowRequest::Ledger(_) => {}
         }
         Ok(())
     }

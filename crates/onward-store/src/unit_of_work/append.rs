@@ -6,7 +6,7 @@ use onward_core::{Event, Record, RunHead, RunKey};
 
 use super::claim::claim;
 use super::effects::carry_out;
-use super::{LoadedRun, RecordBody, Rows, RunRef, Table, Wanted, require, settle};
+use super::{LoadedRun, RecordBody, RowRequest, Rows, RunRef, Table, require, settle};
 use crate::admission::{self, Admission, TakenSlot};
 use crate::durable::{Body, StartRun};
 use crate::{Appended, Change, ClaimedRun, Started, StoreError};
@@ -41,7 +41,7 @@ async fn past_head<R: Rows>(rows: &mut R, run: RunRef, generation: u32) -> Resul
     if let Some(head) = rows.set().runs[run].past.iter().find(|head| head.generation == generation) {
         return Ok(Some(head.clone()));
     }
-    rows.load(run, Wanted::PastHead(generation)).await?;
+    rows.load(run, RowRequest::PastHead(generation)).await?;
     Ok(rows.set().runs[run].past_head.take())
 }
 
@@ -69,7 +69,7 @@ fn put_first<R: Rows>(rows: &mut R, run: RunRef, first: Record, encoded: Option<
 pub async fn start_run<R: Rows>(rows: &mut R, start: StartRun) -> Result<Started, R::Error> {
     let StartRun { run: NewRun { key, started, signal, .. }, claim: claimer, input_hash, body, signal_body } = start;
     if let Some(run) = rows.load_run(&key).await? {
-        rows.load(run, Wanted::InputHash).await?;
+        rows.load(run, RowRequest::InputHash).await?;
         let loaded = &rows.set().runs[run];
         let is_same = loaded.head.is_started_by(&started, || loaded.input_hash == Some(input_hash));
         if !is_same.map_err(StoreError::from)? {
@@ -182,10 +182,10 @@ async fn load_for_admission<R: Rows>(
     let slots = cost.iter().map(|cost| cost.once().key).chain(input.once.iter().map(|once| once.key.clone()));
     let slots: Vec<String> = slots.collect();
     if !slots.is_empty() {
-        rows.load(run, Wanted::Slots(slots)).await?;
+        rows.load(run, RowRequest::Slots(slots)).await?;
     }
     if let Some(call_id) = input.needs_wait() {
-        rows.load(run, Wanted::Wait(call_id)).await?;
+        rows.load(run, RowRequest::Wait(call_id)).await?;
     }
     Ok(())
 }

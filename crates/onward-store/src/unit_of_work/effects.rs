@@ -4,7 +4,7 @@ use onward_core::run::{Effect, wait_key};
 use onward_core::task::Task;
 use onward_core::{CallId, Index, Timestamp};
 
-use super::{QueuedTask, Rows, RunRef, Timer, Wanted};
+use super::{QueuedTask, RowRequest, Rows, RunRef, Timer};
 use crate::admission::TakenSlot;
 
 /// Carries out an effect of the record at `index`.
@@ -31,11 +31,11 @@ pub(super) async fn carry_out<R: Rows>(
             reschedule(rows, run, |timer| Timer { is_frozen: true, ..timer }, |task| task.freeze(at)).await?;
         }
         Effect::Thaw { shift } => {
-            let thaw = |timer: Timer| Timer { due_at: timer.due_at.after(shift), is_frozen: false };
-            reschedule(rows, run, thaw, |task| task.thaw(shift)).await?;
+            let unfreeze = |timer: Timer| Timer { due_at: timer.due_at.after(shift), is_frozen: false };
+            reschedule(rows, run, unfreeze, |task| task.unfreeze(shift)).await?;
         }
         Effect::Charge { row, sum } => {
-            rows.load(run, Wanted::Ledger(&row)).await?;
+            rows.load(run, RowRequest::Ledger(&row)).await?;
             let ledger = &mut rows.set().change(run).ledger;
             let known = ledger.get(&row).copied().unwrap_or_default();
             ledger.put(*row, known.plus(&sum));
@@ -47,10 +47,10 @@ pub(super) async fn carry_out<R: Rows>(
 
 /// Closes a wait, if one is open, and records its answer: a plain timer has no wait, and an earlier answer keeps its record.
 async fn close_wait<R: Rows>(rows: &mut R, run: RunRef, call_id: &CallId, answer: TakenSlot) -> Result<(), R::Error> {
-    rows.load(run, Wanted::Wait(call_id)).await?;
+    rows.load(run, RowRequest::Wait(call_id)).await?;
     let Some(wait) = rows.set().runs[run].waits.get(call_id) else { return Ok(()) };
     let key = wait_key(wait.generation, call_id);
-    rows.load(run, Wanted::Slots(vec![key.clone()])).await?;
+    rows.load(run, RowRequest::Slots(vec![key.clone()])).await?;
     let loaded = rows.set().change(run);
     loaded.waits.remove(call_id);
     if loaded.slots.get(&key).is_none() {
@@ -66,7 +66,7 @@ async fn reschedule<R: Rows>(
     timer: impl Fn(Timer) -> Timer,
     task: impl Fn(&mut Task),
 ) -> Result<(), R::Error> {
-    rows.load(run, Wanted::TimersAndTasks).await?;
+    rows.load(run, RowRequest::TimersAndTasks).await?;
     let set = rows.set();
     let timers: Vec<_> = set.runs[run].timers.all().map(|(call_id, old)| (call_id.clone(), timer(*old))).collect();
     let tasks: Vec<_> = set.runs[run].tasks.all().map(|(_, queued)| queued.clone()).collect();
@@ -82,7 +82,7 @@ async fn reschedule<R: Rows>(
 
 async fn end_run<R: Rows>(rows: &mut R, run: RunRef, goes_on: bool) -> Result<(), R::Error> {
     let generation = rows.set().runs[run].head.generation;
-    rows.load(run, Wanted::Children(goes_on.then_some(generation))).await?;
+    rows.load(run, RowRequest::Children(goes_on.then_some(generation))).await?;
     let set = rows.set();
     let children = std::mem::take(&mut set.runs[run].children);
     for message in children.iter().filter_map(|child| child.parent_closed(generation, goes_on)) {

@@ -25,8 +25,8 @@ pub async fn expire<R: Rows>(rows: &mut R, limit: usize) -> Result<Expired, R::E
     let tasks_expired = tasks.found.len() as u64;
     for (run, mut queued) in tasks.found {
         let now = rows.set().now;
-        let fate = queued.task.expire(now);
-        end_attempt(rows, run, queued, fate, None).await?;
+        let transition = queued.task.expire(now);
+        end_attempt(rows, run, queued, transition, None).await?;
     }
     rows.save().await?;
 

@@ -58,7 +58,7 @@ pub trait Rows: Sized {
     async fn load_run(&mut self, key: &RunKey) -> Result<Option<RunRef>, Self::Error>;
 
     /// Loads rows of a run into its tables.
-    async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Result<(), Self::Error>;
+    async fn load(&mut self, run: RunRef, wanted: RowRequest<'_>) -> Result<(), Self::Error>;
 
     /// Returns whether the stored generations of a run have exactly these logs.
     async fn has_logs(&mut self, run: RunRef, logs: &[Vec<Record>]) -> Result<bool, Self::Error>;
@@ -117,7 +117,7 @@ pub trait Rows: Sized {
 }
 
 /// Rows to be loaded. Rows that are known already are not read again.
-pub enum Wanted<'a> {
+pub enum RowRequest<'a> {
     /// Idempotency records by key.
     Slots(Vec<String>),
     Wait(&'a CallId),

@@ -4,7 +4,7 @@ use onward_core::projection::{Projection, retry_key};
 use onward_core::run::wait_key;
 use onward_core::{Hash, Index, Record, RunKey};
 
-use super::{LoadedRun, QueuedTask, RecordBody, Rows, RunRef, Timer, Wanted, require, settle};
+use super::{LoadedRun, QueuedTask, RecordBody, RowRequest, Rows, RunRef, Timer, require, settle};
 use crate::admission::TakenSlot;
 use crate::durable::RestoreWork;
 use crate::{Change, Restore, Restored, StoreError};
@@ -25,7 +25,7 @@ pub async fn restore_run<R: Rows>(rows: &mut R, work: &RestoreWork) -> Result<Re
         Restore::Retry { after, log, request_id } => {
             let run = require(rows, key).await?;
             let slot = retry_key(request_id);
-            rows.load(run, Wanted::Slots(vec![slot.clone()])).await?;
+            rows.load(run, RowRequest::Slots(vec![slot.clone()])).await?;
             let loaded = &rows.set().runs[run];
             if loaded.slots.get(&slot).is_some() {
                 return Ok(Restored { created: false, head: loaded.shown() });
@@ -65,7 +65,7 @@ async fn put_generation<R: Rows>(rows: &mut R, key: &RunKey, log: &[Record], pro
         }
     };
     let waits = projection.waits.values().map(|wait| wait_key(wait.generation, &wait.call_id));
-    rows.load(run, Wanted::Slots(projection.slots.keys().cloned().chain(waits).collect())).await?;
+    rows.load(run, RowRequest::Slots(projection.slots.keys().cloned().chain(waits).collect())).await?;
     let (mut commit_count, mut last_commit): (u64, Option<Index>) = (0, None);
     for record in log {
         if let Some(header) = &record.commit {

@@ -3,10 +3,10 @@
 use onward_core::Status;
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
-use onward_core::task::{StaleReport, Task, TaskFate, TaskId};
+use onward_core::task::{StaleReport, Task, TaskId, TaskTransition};
 
 use super::append::{append_input, append_outcome};
-use super::{QueuedTask, RowError, Rows, RunRef, Wanted};
+use super::{QueuedTask, RowError, RowRequest, Rows, RunRef};
 use crate::durable::Report;
 use crate::{ClaimTasks, StoreError};
 
@@ -16,8 +16,8 @@ pub async fn report_task<R: Rows>(rows: &mut R, report: Report) -> Result<(), R:
     let (run, mut queued) = open_task(rows, &id).await?.ok_or(StaleReport).map_err(StoreError::from)?;
     let cost = report.attempt_ended(&id, claim);
     let now = rows.set().now;
-    let fate = queued.task.report(claim, report, lease, now).map_err(StoreError::from)?;
-    end_attempt(rows, run, queued, fate, cost).await?;
+    let transition = queued.task.report(claim, report, lease, now).map_err(StoreError::from)?;
+    end_attempt(rows, run, queued, transition, cost).await?;
     rows.save().await
 }
 
@@ -37,7 +37,7 @@ async fn open_task<R: Rows>(rows: &mut R, id: &TaskId) -> Result<Option<(RunRef,
     if rows.set().runs[run].head.generation != id.generation {
         return Ok(None);
     }
-    rows.load(run, Wanted::Task(&id.call_id)).await?;
+    rows.load(run, RowRequest::Task(&id.call_id)).await?;
     let found = rows.set().runs[run].tasks.get(&id.call_id).filter(|queued| queued.task.id.is_same_task(id));
     Ok(found.map(|queued| (run, queued.clone())))
 }
@@ -48,17 +48,17 @@ pub(super) async fn end_attempt<R: Rows>(
     rows: &mut R,
     run: RunRef,
     queued: QueuedTask,
-    fate: TaskFate,
+    transition: TaskTransition,
     cost: Option<TaskAttemptEnded>,
 ) -> Result<(), R::Error> {
-    match fate {
-        TaskFate::Open => {
+    match transition {
+        TaskTransition::Open => {
             if let Some(cost) = cost {
                 append_outcome(rows, run, Input::attempt_ended(cost), None).await?;
             }
             rows.set().put_task(run, queued);
         }
-        TaskFate::Ended(event) => {
+        TaskTransition::Ended(event) => {
             rows.set().change(run).tasks.remove(&queued.task.id.call_id);
             append_outcome(rows, run, Input::outcome(*event, queued.task.id.generation), cost).await?;
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use onward_core::event::{CancelRequested, RunStarted, SignalReceived};
 use onward_core::run::{Admitted, CommitRefusal, Effect, Input};
-use onward_core::task::{EffectClass, Task, TaskFate, TaskReport};
+use onward_core::task::{EffectClass, Task, TaskReport, TaskTransition};
 use onward_core::{
     CallId, CommitId, Epoch, Event, Name, Namespace, Payload, RunHead, RunId, RunKey, Status, Timestamp, WorkerId,
 };
@@ -307,22 +307,22 @@ impl Tx {
             Ok(_) if says == Says::WorkerLost && self.holder.or(db.holder) != Some(by) => {
                 Err(format!("server of worker {by} took a task from a worker that it did not have any more"))
             }
-            Ok(fate) => {
+            Ok(transition) => {
                 if says == Says::Adopted {
                     self.holder = Some(by);
                 }
-                self.seal(rules, task, fate)
+                self.seal(rules, task, transition)
             }
         }
     }
 
-    pub fn seal(&mut self, rules: Rules, task: Task, fate: TaskFate) -> Decided<Answer> {
-        match fate {
-            TaskFate::Open => {
+    pub fn seal(&mut self, rules: Rules, task: Task, transition: TaskTransition) -> Decided<Answer> {
+        match transition {
+            TaskTransition::Open => {
                 self.task = Some(Some(task));
                 Ok(Answer::Done)
             }
-            TaskFate::Ended(event) => {
+            TaskTransition::Ended(event) => {
                 self.task = Some(None);
                 self.outcome(rules, *event)
             }

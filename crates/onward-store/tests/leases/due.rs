@@ -31,8 +31,8 @@ impl Tx {
         if task.lease_until > self.clock {
             return Err("a task was taken from its worker before its time".to_owned());
         }
-        let fate = task.expire(self.now);
-        self.seal(rules, task, fate)?;
+        let transition = task.expire(self.now);
+        self.seal(rules, task, transition)?;
         Ok(())
     }
 

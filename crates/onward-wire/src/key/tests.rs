@@ -28,7 +28,7 @@ fn every_single_typing_error_is_found() {
 }
 
 #[test]
-fn the_secret_is_not_shown_to_whoever_debugs() {
+fn the_secret_is_not_in_debug_output() {
     let key = ApiKey::new([3; 8], [9; 32]);
     assert!(!format!("{key:?}").contains(key.secret()));
 }

@@ -347,7 +347,7 @@ impl Agent {
             return Ok(Turn::Next(progress));
         }
         if self.converses && !ctx.is_called() {
-            progress.tell(ctx, stop)?;
+            progress.report_stop(ctx, stop)?;
             return Ok(Turn::Await(progress, MESSAGE));
         }
         Ok(Turn::Done(AgentOutcome { stop, text, turns: progress.turns_in_all }))
@@ -449,7 +449,7 @@ impl Progress {
     }
 
     /// Reports the reason for waiting, if it is not `done`, as attribute and emitted value.
-    fn tell(&mut self, ctx: &AgentCtx, stop: Stop) -> Result<()> {
+    fn report_stop(&mut self, ctx: &AgentCtx, stop: Stop) -> Result<()> {
         if stop != self.stop.unwrap_or(Stop::Done) {
             ctx.attributes().set(AGENT_STOP, stop.name());
             self.stop = Some(stop);
@@ -539,7 +539,7 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     if let Ok(ConversationInput { messages }) = serde_json::from_str(input.get()) {
         let last = serde_json::from_str::<Last>(input.get()).ok().filter(|last| last.text.is_some() || last.blocks.is_some());
         for InputMessage { id, role, content } in messages {
-            // A caller may only speak as a user: instructions, summaries, answers and results belong to the agent, its model and
+            // A caller may only append as a user: instructions, summaries, answers and results belong to the agent, its model and
             // its tools. An invalid role does not end the conversation.
             let is_theirs = Name::new(&*role).is_ok_and(|role| is_callers_role(&role));
             let Some(content) = content else { continue };

@@ -31,7 +31,7 @@ pub(crate) struct ConversationRead {
 }
 
 /// A read and its result.
-pub(crate) type Granted = (ConversationRead, Arc<[Entry]>);
+pub(crate) type CompletedRead = (ConversationRead, Arc<[Entry]>);
 
 impl ConversationRead {
     pub fn walk(&self) -> Walk {
@@ -44,11 +44,11 @@ impl ConversationRead {
 
 pub(crate) struct ConversationCache {
     connection: Arc<dyn WorkerConnection>,
-    read: Mutex<Shelf>,
+    read: Mutex<CacheState>,
 }
 
 #[derive(Default)]
-struct Shelf {
+struct CacheState {
     logs: HashMap<(RunKey, u32), Read>,
     bytes: usize,
     clock: u64,
@@ -133,12 +133,12 @@ impl ConversationCache {
         Ok(log)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
         lock(&self.read)
     }
 }
 
-impl Shelf {
+impl CacheState {
     fn find(&mut self, key: &(RunKey, u32)) -> Option<Arc<ReadLog>> {
         self.clock += 1;
         let read = self.logs.get_mut(key)?;

@@ -165,8 +165,8 @@ fn without_blanks(Message { role, mut blocks }: Message) -> Option<Message> {
         // Providers do not accept tool calls, results and refusals from a user.
         blocks.retain(|block| matches!(block, Block::Text { .. } | Block::Attachment(_)));
     }
-    let says = |block: &Block| !matches!(block, Block::Reasoning(_));
-    blocks.iter().any(says).then_some(Message { role, blocks })
+    let is_content = |block: &Block| !matches!(block, Block::Reasoning(_));
+    blocks.iter().any(is_content).then_some(Message { role, blocks })
 }
 
 /// Returns the blocks of an entry's content. Invalid attachments become texts, because not every API rejects them.

@@ -65,7 +65,7 @@ pub(super) struct Child {
     pub is_agent: bool,
 }
 
-/// What a model says when it hands a conversation over.
+/// The arguments of a model that hands a conversation over.
 #[derive(Deserialize, JsonSchema)]
 #[expect(dead_code, reason = "it stays in the conversation, where the next agent reads it")]
 struct Reason {
@@ -73,9 +73,9 @@ struct Reason {
     reason: Option<String>,
 }
 
-/// What a model tells an agent that it calls as a tool.
+/// The arguments of a model that calls an agent as a tool.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Brief {
+pub(super) struct AgentTask {
     /// What to do, with everything that is needed to do it: nothing else of this conversation is known there.
     pub task: String,
 }
@@ -152,7 +152,7 @@ impl Tool {
     /// model receives its result. The child has its own conversation and is canceled with its parent.
     pub fn agent(name: &str, description: &str, kind: &str) -> Tool {
         let child = Child { kind: kind.to_owned(), is_agent: true };
-        Tool::made(schema::<Brief>(name, description), Work::Child(child))
+        Tool::made(schema::<AgentTask>(name, description), Work::Child(child))
     }
 
     /// Creates a tool that starts a child run of this kind, a workflow or an agent, with the arguments as input.

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::AgentCtx;
 use super::agent_loop::{AgentOutcome, Stop};
-use super::tool::{Brief, Child, Output, TIMEOUT, Tool, ToolMistake, ToolTaskInput, Work, arguments_of};
+use super::tool::{AgentTask, Child, Output, TIMEOUT, Tool, ToolMistake, ToolTaskInput, Work, arguments_of};
 use crate::Result;
 use crate::registry::TaskHandler;
 
@@ -235,7 +235,7 @@ async fn within(ctx: &AgentCtx, timeout: Option<Duration>, work: impl Future<Out
 async fn call_child(ctx: &AgentCtx, child: &Child, input: &ToolTaskInput) -> Result<Output> {
     let kind = child.kind.as_str();
     let result: Box<RawValue> = if child.is_agent {
-        let Brief { task } = arguments_of(&input.arguments)?;
+        let AgentTask { task } = arguments_of(&input.arguments)?;
         ctx.child(kind, &task).await?
     } else {
         ctx.child(kind, &input.arguments).await?

@@ -10,7 +10,7 @@ use crate::names::SignalName;
 use crate::{Error, Result};
 
 /// An input for a run that is driven; see [`Onward::drive`].
-pub struct Bring {
+pub struct RunInput {
     what: Result<Delivery, Error>,
 }
 
@@ -20,28 +20,28 @@ enum Delivery {
     Decision { approval: String, decide: Decide },
 }
 
-impl Bring {
-    /// Brings no input; the run only continues.
-    pub fn nothing() -> Bring {
-        Bring { what: Ok(Delivery::Nothing) }
+impl RunInput {
+    /// Returns no input; the run only continues.
+    pub fn nothing() -> RunInput {
+        RunInput { what: Ok(Delivery::Nothing) }
     }
 
-    /// Brings a signal.
-    pub fn signal<N: SignalName>(name: N, payload: &(impl Serialize + ?Sized)) -> Bring {
-        Bring { what: signal(&name, payload).map(Delivery::Signal) }
+    /// Returns a signal.
+    pub fn signal<N: SignalName>(name: N, payload: &(impl Serialize + ?Sized)) -> RunInput {
+        RunInput { what: signal(&name, payload).map(Delivery::Signal) }
     }
 
     /// Sets an id under which the signal is accepted once.
-    pub fn id(mut self, id: impl Into<String>) -> Bring {
+    pub fn id(mut self, id: impl Into<String>) -> RunInput {
         if let Ok(Delivery::Signal(signal)) = &mut self.what {
             signal.signal_id = Some(id.into());
         }
         self
     }
 
-    /// Brings a decision for one of the run's approvals.
-    pub fn decision(approval: &str, decide: Decide) -> Bring {
-        Bring { what: Ok(Delivery::Decision { approval: approval.to_owned(), decide }) }
+    /// Returns a decision for one of the run's approvals.
+    pub fn decision(approval: &str, decide: Decide) -> RunInput {
+        RunInput { what: Ok(Delivery::Decision { approval: approval.to_owned(), decide }) }
     }
 }
 
@@ -63,14 +63,14 @@ impl Onward {
     /// appends nothing; send the input as a plain signal, and that worker receives it. If the process dies, the lease expires,
     /// and the run can be driven again. The future may be dropped at any time; the run then continues in the background until it
     /// waits or ends.
-    pub async fn drive(&self, run: &str, bring: Bring) -> Result<Driven, Error> {
-        self.ask(self.drive_to_rest(run, bring)).await
+    pub async fn drive(&self, run: &str, input: RunInput) -> Result<Driven, Error> {
+        self.ask(self.drive_until_idle(run, input)).await
     }
 
-    async fn drive_to_rest(&self, run: &str, bring: Bring) -> Result<Driven, Error> {
+    async fn drive_until_idle(&self, run: &str, input: RunInput) -> Result<Driven, Error> {
         let key = self.key(run)?;
         let inner = &self.inner;
-        let mut delivery = self.delivery(bring)?;
+        let mut delivery = self.delivery(input)?;
         let head = inner.client.read_head(key.clone()).await?;
         if inner.worker.registry.handler(&head.kind, head.version.as_ref()).is_none() {
             let version = head.version.map(|version| version.to_string());
@@ -79,7 +79,7 @@ impl Onward {
         loop {
             let taken = inner.worker.connection.claim_run(key.clone(), std::mem::take(&mut delivery)).await?;
             if let Some(claimed) = taken.claimed {
-                inner.worker.drive_to_rest(claimed).await;
+                inner.worker.drive_until_idle(claimed).await;
             }
             let view = inner.client.read_run(key.clone()).await?;
             match view.head.status {
@@ -95,8 +95,8 @@ impl Onward {
         }
     }
 
-    fn delivery(&self, bring: Bring) -> Result<DriveInput, Error> {
-        Ok(match bring.what? {
+    fn delivery(&self, input: RunInput) -> Result<DriveInput, Error> {
+        Ok(match input.what? {
             Delivery::Nothing => DriveInput::Nothing,
             Delivery::Signal(signal) => DriveInput::Signal(signal),
             Delivery::Decision { approval, decide } => {

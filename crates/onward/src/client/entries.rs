@@ -24,7 +24,7 @@ impl<O> RunHandle<O> {
 
     /// Continues the conversation from an earlier entry, or from its beginning with `None`. Later entries are abandoned and stay
     /// readable by their leaf. Awaiting the builder sends the request. To edit an entry, branch from its parent:
-    /// `run.branch(entry.parent).say("user", "another question")`.
+    /// `run.branch(entry.parent).entry("user", "another question")`.
     pub fn branch(&self, from: Option<Hash>) -> Branch {
         let branch = BranchRun { from: from.map(EntryCursor::from), entry: None, idempotency_key: None };
         Branch { run: self.untyped(), branch: Ok(branch) }
@@ -57,7 +57,7 @@ pub struct Branch {
 
 impl Branch {
     /// Adds an entry at the branch point; the agent's next turn begins with it.
-    pub fn say(self, role: &str, content: &(impl Serialize + ?Sized)) -> Branch {
+    pub fn entry(self, role: &str, content: &(impl Serialize + ?Sized)) -> Branch {
         let entry = Name::new(role)
             .map_err(Error::from)
             .and_then(|role| Ok(BranchEntry { role, content: checked("the entry", content, Runtime::check_entry)? }));

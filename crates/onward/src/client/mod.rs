@@ -54,7 +54,7 @@ use crate::names::{SignalName, WorkflowName};
 use crate::worker::Worker;
 use crate::{Error, Result};
 
-pub use drive::{Bring, Driven};
+pub use drive::{Driven, RunInput};
 pub use entries::{Branch, Entries, EntryPages};
 pub use send::{Append, Retry, SendSignal, Update};
 pub use stream::RunStream;

@@ -167,8 +167,8 @@ fn view_in(boundary: &EncryptionBoundary, view: &mut RunView, payload_runs: &Pay
 
 fn frame_in(boundary: &EncryptionBoundary, key: &RunKey, content: &mut StreamContent) -> Passed {
     match content {
-        StreamContent::Spoken(spoken) => {
-            boundary.payload(Direction::In, &mut spoken.frame, &[PayloadContext::of(key, "streamed")])
+        StreamContent::TaskFrame(task_frame) => {
+            boundary.payload(Direction::In, &mut task_frame.frame, &[PayloadContext::of(key, "streamed")])
         }
         StreamContent::AttemptFailed(failed) => {
             boundary.failure(Direction::In, &mut failed.failure, &[PayloadContext::of(key, "report")])

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::run::{Commit, Committed};
-use onward_core::stream::Speech;
+use onward_core::stream::TaskFrames;
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskReport};
 use onward_core::{Epoch, ErrorCode, Failure, Index, Record, RunKey, Timestamp};
 use onward_runtime::{ConnectionFuture, DriveInput, Emitted, Inbox, Question, RuntimeError, WorkerConnection};
@@ -273,12 +273,12 @@ impl WorkerConnection for EncryptedConnection {
         }
     }
 
-    fn speak(&self, mut speech: Speech) -> Option<Speech> {
+    fn push_frames(&self, mut task_frames: TaskFrames) -> Option<TaskFrames> {
         // No response is expected; frames that cannot be encoded are dropped.
-        let context = [PayloadContext::of(&speech.task.run, "streamed")];
-        let open = speech.clone();
-        speech.frames.retain_mut(|frame| self.boundary.payload(Direction::Out, &mut frame.frame, &context).is_ok());
-        self.inner.speak(speech).map(|_| open)
+        let context = [PayloadContext::of(&task_frames.task.run, "streamed")];
+        let open = task_frames.clone();
+        task_frames.frames.retain_mut(|frame| self.boundary.payload(Direction::Out, &mut frame.frame, &context).is_ok());
+        self.inner.push_frames(task_frames).map(|_| open)
     }
 
     fn payload_bytes_max(&self) -> usize {

@@ -14,7 +14,7 @@ use onward_core::{CallId, Failure, Name, Payload, RunKey};
 use onward_runtime::Emitted;
 use onward_store::sync::lock;
 
-use crate::agent::conversation_cache::{ConversationRead, Granted};
+use crate::agent::conversation_cache::{CompletedRead, ConversationRead};
 use crate::host::code::WorkerShared;
 use crate::host::wake::{Arms, polling};
 
@@ -77,7 +77,7 @@ pub(crate) struct RunCellState {
     /// A read of the conversation that an agent's code needs before it can continue.
     pub wish: Option<ConversationRead>,
     /// Results of such reads.
-    pub earlier: Vec<Granted>,
+    pub earlier: Vec<CompletedRead>,
 }
 
 impl RunCell {
@@ -147,7 +147,7 @@ impl RunCell {
     pub fn foreign_await(&self) {
         let trace = Backtrace::force_capture().to_string();
         let mut state = self.lock();
-        let call_id = state.engine.whereabouts();
+        let call_id = state.engine.code_position();
         let (who, instead) = crate::host::foreign::explain(&trace);
         state.engine.set_fault(Fault::Misuse(format!(
             "the workflow awaits something that cannot be replayed ({who}), {call_id}; {instead}"

@@ -18,7 +18,7 @@ use crate::agent::conversation_cache::ConversationRead;
 use crate::ctx::Ctx;
 use crate::host::cell::{Answerer, Deps, Emitter, RunCell, RunCellState, StepScript};
 use crate::host::foreign;
-use crate::host::stall::Stalls;
+use crate::host::stall::StallDetector;
 use crate::host::wake::{BorrowedWaker, Polling};
 use crate::trace::{TraceOrigin, Tracing};
 
@@ -81,7 +81,7 @@ pub(crate) struct Code {
     handler: Handler,
     input: Option<Payload>,
     future: Option<RunFuture>,
-    stalls: Stalls,
+    stall_detector: StallDetector,
     prelude: Prelude,
     /// The result of a read that the code has not been polled with yet.
     has_earlier: bool,
@@ -97,12 +97,12 @@ enum Prelude {
 
 impl Code {
     pub fn new(key: RunKey, handler: Handler, shared: &WorkerShared) -> Code {
-        let stalls = Stalls::new(shared.clock.clone());
+        let stall_detector = StallDetector::new(shared.clock.clone());
         let cell = Arc::new(RunCell::new(key, shared));
         if handler.is_agent {
             cell.lock().engine.set_agent();
         }
-        Code { cell, handler, input: None, future: None, stalls, prelude: Prelude::None, has_earlier: false }
+        Code { cell, handler, input: None, future: None, stall_detector, prelude: Prelude::None, has_earlier: false }
     }
 
     /// Sets the divergence point at which the code leaves the log. Must be called before anything is fed.
@@ -141,7 +141,7 @@ impl Code {
             && let Some(started) = record.started()
         {
             self.input = Some(started.input.clone());
-            self.stalls.kind = Some(started.kind.clone());
+            self.stall_detector.kind = Some(started.kind.clone());
             if let Some(generation) = prelude_of(std::slice::from_ref(&record)) {
                 self.prelude = Prelude::Wanted(generation);
             }
@@ -213,7 +213,7 @@ impl Code {
                 Advance::Update(update) => self.cell.lock().engine.keep_update(update),
                 Advance::Idle if self.cell.lock().engine.is_ended() => break,
                 Advance::Commit(_) | Advance::Idle => {
-                    let call_id = self.cell.lock().engine.whereabouts();
+                    let call_id = self.cell.lock().engine.code_position();
                     let why = format!("the code before the turns has changed and does not reach them: it stopped {call_id}");
                     return Err(Fault::Misuse(why));
                 }
@@ -231,9 +231,9 @@ impl Code {
         }
         let cell = self.cell.clone();
         cell.lock().engine.poll_begins();
-        let began = self.stalls.now();
+        let began = self.stall_detector.now();
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_future(&cell)));
-        self.stalls.check(began, &cell);
+        self.stall_detector.check(began, &cell);
         match polled {
             Err(panic) => Err(self.panicked(&*panic)),
             Ok(result) => {
@@ -255,7 +255,7 @@ impl Code {
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> Fault {
         let (fault, call_id) = {
             let mut state = self.cell.lock();
-            (state.engine.take_fault(), state.engine.whereabouts())
+            (state.engine.take_fault(), state.engine.code_position())
         };
         self.drop_code();
         fault.unwrap_or_else(|| {

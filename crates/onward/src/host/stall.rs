@@ -14,14 +14,14 @@ use crate::host::cell::RunCell;
 /// The duration of one poll from which a warning is logged.
 const POLL_MAX: Duration = Duration::from_secs(1);
 
-pub(crate) struct Stalls {
+pub(crate) struct StallDetector {
     clock: Option<Arc<dyn Clock>>,
     pub kind: Option<Name>,
 }
 
-impl Stalls {
-    pub fn new(clock: Option<Arc<dyn Clock>>) -> Stalls {
-        Stalls { clock, kind: None }
+impl StallDetector {
+    pub fn new(clock: Option<Arc<dyn Clock>>) -> StallDetector {
+        StallDetector { clock, kind: None }
     }
 
     /// Returns the time before a poll.
@@ -41,16 +41,16 @@ impl Stalls {
 
     #[cold]
     fn warn(&self, took: Duration, cell: &RunCell) {
-        let (run, whereabouts) = {
+        let (run, code_position) = {
             let state = cell.lock();
-            (state.engine.key().clone(), state.engine.whereabouts())
+            (state.engine.key().clone(), state.engine.code_position())
         };
         tracing::warn!(
             run = %run.id,
             namespace = %run.namespace,
             kind = self.kind.as_ref().map(Name::as_str),
             took_ms = took.as_millis() as u64,
-            "workflow code blocked its thread for {took:.1?}, {whereabouts}: every other run of that thread waited; \
+            "workflow code blocked its thread for {took:.1?}, {code_position}: every other run of that thread waited; \
              do blocking work inside a step with `tokio::task::spawn_blocking`",
         );
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
-use onward_core::stream::Speech;
+use onward_core::stream::TaskFrames;
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, ErrorCode, Index, Record, RunKey};
 use onward_runtime::{ConnectionFuture, DriveInput, Emitted, Inbox, Question, RuntimeError, WorkerConnection, WorkerProfile};
@@ -43,7 +43,7 @@ use shared::{Greeting, RecordSink, Shared};
 /// Time after which `start` reports that the first connection has failed; connecting continues in the background.
 pub(super) const WELCOME_MAX: Duration = Duration::from_secs(10);
 
-/// Time limit for telling the server that the worker leaves.
+/// Time limit for the notification of the server that the worker leaves.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
 /// Number of queued frames from which emitted values are dropped.
@@ -157,7 +157,7 @@ impl WorkerConnection for RemoteConnection {
     /// Closes the inbox and releases the run at the server, where it would otherwise occupy a permit for as long as this worker
     /// lives.
     fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
-        let held = self.shared.lock().let_go(key, epoch);
+        let held = self.shared.lock().remove_held(key, epoch);
         if held.is_some() {
             self.shared.release(key.clone(), epoch);
         }
@@ -185,7 +185,7 @@ impl WorkerConnection for RemoteConnection {
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         let (shared, key, epoch) = (self.shared.clone(), commit.key.clone(), commit.epoch);
-        let (bytes, max) = (payloads::weigh(&commit.events), COMMIT_BYTES_MAX);
+        let (bytes, max) = (payloads::payload_bytes(&commit.events), COMMIT_BYTES_MAX);
         if bytes > max {
             return Box::pin(std::future::ready(Err(StoreError::PayloadTooLarge { bytes, max })));
         }
@@ -193,7 +193,7 @@ impl WorkerConnection for RemoteConnection {
         Box::pin(async move {
             let ReplyOutcome::Committed(committed) = reply.outcome().await? else { return Err(not_an_answer("a commit")) };
             if committed.status.is_closed() {
-                drop(shared.lock().let_go(&key, epoch)); // the server has dropped it, too
+                drop(shared.lock().remove_held(&key, epoch)); // the server has dropped it, too
             }
             Ok(committed)
         })
@@ -201,7 +201,7 @@ impl WorkerConnection for RemoteConnection {
 
     /// Releases a run without waiting for the response, because this must also work without a connection.
     fn release(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'static, ()> {
-        let held = self.shared.lock().let_go(&run, epoch);
+        let held = self.shared.lock().remove_held(&run, epoch);
         drop(held); // outside of the lock: it wakes the driver
         self.shared.release(run, epoch);
         Box::pin(std::future::ready(Ok(())))
@@ -251,13 +251,13 @@ impl WorkerConnection for RemoteConnection {
         self.shared.send_on(connection, WorkerFrame::Emit(wire::Emit { run: key.clone(), name, value }));
     }
 
-    fn speak(&self, speech: Speech) -> Option<Speech> {
+    fn push_frames(&self, task_frames: TaskFrames) -> Option<TaskFrames> {
         let mut state = self.shared.lock();
         // While other frames are queued, it stays with the task, where more can be merged into it.
         if !state.welcomed || state.outgoing.len() >= SPEECHES_MAX {
-            return Some(speech);
+            return Some(task_frames);
         }
-        state.outgoing.push_back(WorkerFrame::Speak(speech));
+        state.outgoing.push_back(WorkerFrame::TaskFrames(task_frames));
         drop(state);
         self.shared.outgoing.notify_one();
         None

@@ -27,10 +27,10 @@ const RUNS_IN_FRAME: usize = 1_000;
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(super) type Outcome = Result<Payload, Failure>;
-type Tell = oneshot::Sender<Result<Outcome, RuntimeError>>;
+type OutcomeSender = oneshot::Sender<Result<Outcome, RuntimeError>>;
 
-enum Ask {
-    Await(RunKey, Tell),
+enum Command {
+    Await(RunKey, OutcomeSender),
     /// A wait for this run was dropped.
     Forget(RunKey),
     /// Retry for a run whose wait failed.
@@ -39,26 +39,26 @@ enum Ask {
 
 #[derive(Clone)]
 pub(super) struct Ends {
-    asks: mpsc::UnboundedSender<Ask>,
+    commands: mpsc::UnboundedSender<Command>,
     /// The background task, until the first wait starts it.
-    asleep: Arc<Mutex<Option<Attendant>>>,
+    unstarted: Arc<Mutex<Option<EndsReceiver>>>,
 }
 
 impl Ends {
     pub fn new(channel: Channel) -> Ends {
-        let (sender, asks) = mpsc::unbounded_channel();
-        let attendant = Attendant { channel, asks, retry: sender.downgrade(), waiting: BTreeMap::new() };
-        Ends { asks: sender, asleep: Arc::new(Mutex::new(Some(attendant))) }
+        let (sender, commands) = mpsc::unbounded_channel();
+        let receiver = EndsReceiver { channel, commands, retry: sender.downgrade(), waiting: BTreeMap::new() };
+        Ends { commands: sender, unstarted: Arc::new(Mutex::new(Some(receiver))) }
     }
 
     /// Waits until the run is closed, through all its generations. Cancel-safe.
     pub async fn outcome(&self, key: &RunKey) -> Result<Outcome, RuntimeError> {
-        if let Some(attendant) = lock(&self.asleep).take() {
-            tokio::spawn(attendant.attend());
+        if let Some(receiver) = lock(&self.unstarted).take() {
+            tokio::spawn(receiver.run());
         }
-        let (tell, result) = oneshot::channel();
+        let (sender, result) = oneshot::channel();
         let mut wait = OutcomeWait { ends: self, key, over: false };
-        wait.ask(Ask::Await(key.clone(), tell));
+        wait.send(Command::Await(key.clone(), sender));
         let outcome = result.await;
         wait.over = true;
         outcome.unwrap_or_else(|_| Err(gone()))
@@ -73,15 +73,15 @@ struct OutcomeWait<'a> {
 }
 
 impl OutcomeWait<'_> {
-    fn ask(&self, ask: Ask) {
-        drop(self.ends.asks.send(ask)); // fails only if the background task has ended
+    fn send(&self, command: Command) {
+        drop(self.ends.commands.send(command)); // fails only if the background task has ended
     }
 }
 
 impl Drop for OutcomeWait<'_> {
     fn drop(&mut self) {
         if !self.over {
-            self.ask(Ask::Forget(self.key.clone()));
+            self.send(Command::Forget(self.key.clone()));
         }
     }
 }
@@ -96,27 +96,27 @@ enum StreamEnd {
 }
 
 /// The background task that receives ends from the server for all waits.
-struct Attendant {
+struct EndsReceiver {
     channel: Channel,
-    asks: mpsc::UnboundedReceiver<Ask>,
-    retry: mpsc::WeakUnboundedSender<Ask>,
-    waiting: BTreeMap<RunKey, Vec<Tell>>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    retry: mpsc::WeakUnboundedSender<Command>,
+    waiting: BTreeMap<RunKey, Vec<OutcomeSender>>,
 }
 
-impl Attendant {
-    async fn attend(mut self) {
+impl EndsReceiver {
+    async fn run(mut self) {
         loop {
             while self.waiting.is_empty() {
-                let Some(ask) = self.asks.recv().await else { return };
-                self.note(ask, &mut AwaitFrame::default());
+                let Some(command) = self.commands.recv().await else { return };
+                self.apply(command, &mut AwaitFrame::default());
             }
             match self.follow().await {
                 StreamEnd::Left => return,
                 StreamEnd::Idle => {}
                 StreamEnd::Broken(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(RETRY_DELAY).await,
                 StreamEnd::Broken(error) => {
-                    for tell in std::mem::take(&mut self.waiting).into_values().flatten() {
-                        drop(tell.send(Err(again(&error))));
+                    for sender in std::mem::take(&mut self.waiting).into_values().flatten() {
+                        drop(sender.send(Err(again(&error))));
                     }
                 }
             }
@@ -136,12 +136,12 @@ impl Attendant {
         };
         loop {
             tokio::select! {
-                ask = self.asks.recv() => match ask {
+                command = self.commands.recv() => match command {
                     None => return StreamEnd::Left,
-                    Some(ask) => drop(frames.send(self.frame(ask))),
+                    Some(command) => drop(frames.send(self.frame(command))),
                 },
                 message = ends.message() => match message {
-                    Ok(Some(frame)) => frame.ends.into_iter().for_each(|end| self.tell(end)),
+                    Ok(Some(frame)) => frame.ends.into_iter().for_each(|end| self.deliver(end)),
                     Ok(None) => return StreamEnd::Broken(gone()),
                     Err(status) => return StreamEnd::Broken(from_status(&status)),
                 },
@@ -151,33 +151,33 @@ impl Attendant {
     }
 
     /// Collects all pending requests into one message.
-    fn frame(&mut self, first: Ask) -> AwaitFrame {
+    fn frame(&mut self, first: Command) -> AwaitFrame {
         let mut frame = AwaitFrame::default();
-        self.note(first, &mut frame);
+        self.apply(first, &mut frame);
         while frame.runs.len() + frame.forget.len() < RUNS_IN_FRAME {
-            let Ok(ask) = self.asks.try_recv() else { break };
-            self.note(ask, &mut frame);
+            let Ok(command) = self.commands.try_recv() else { break };
+            self.apply(command, &mut frame);
         }
         frame
     }
 
-    fn note(&mut self, ask: Ask, frame: &mut AwaitFrame) {
-        match ask {
-            Ask::Await(key, tell) => {
+    fn apply(&mut self, command: Command, frame: &mut AwaitFrame) {
+        match command {
+            Command::Await(key, sender) => {
                 // Sent for each wait, because the server may have answered an earlier one already.
                 frame.runs.push(key.clone());
-                self.waiting.entry(key).or_default().push(tell);
+                self.waiting.entry(key).or_default().push(sender);
             }
-            Ask::Forget(key) => {
-                let Some(tells) = self.waiting.get_mut(&key) else { return };
-                tells.retain(|tell| !tell.is_closed());
-                if tells.is_empty() {
+            Command::Forget(key) => {
+                let Some(senders) = self.waiting.get_mut(&key) else { return };
+                senders.retain(|sender| !sender.is_closed());
+                if senders.is_empty() {
                     self.waiting.remove(&key);
                     frame.runs.retain(|run| *run != key); // within a message, the server handles `forget` first
                     frame.forget.push(key);
                 }
             }
-            Ask::Again(key) => {
+            Command::Again(key) => {
                 if self.waiting.contains_key(&key) {
                     frame.runs.push(key);
                 }
@@ -185,7 +185,7 @@ impl Attendant {
         }
     }
 
-    fn tell(&mut self, end: End) {
+    fn deliver(&mut self, end: End) {
         let End { run, outcome, problem } = end;
         let result = match (outcome, problem) {
             (Some(outcome), _) => Ok(outcome),
@@ -195,23 +195,23 @@ impl Attendant {
         if let Err(error) = &result
             && error.consequence() == Consequence::Retry
         {
-            return self.ask_later(run);
+            return self.retry_later(run);
         }
-        for tell in self.waiting.remove(&run).into_iter().flatten() {
+        for sender in self.waiting.remove(&run).into_iter().flatten() {
             let result = match &result {
                 Ok(outcome) => Ok(outcome.clone()),
                 Err(error) => Err(again(error)),
             };
-            drop(tell.send(result)); // the caller may have gone
+            drop(sender.send(result)); // the caller may have gone
         }
     }
 
-    fn ask_later(&self, run: RunKey) {
+    fn retry_later(&self, run: RunKey) {
         let retry = self.retry.clone();
         tokio::spawn(async move {
             tokio::time::sleep(RETRY_DELAY).await;
-            if let Some(asks) = retry.upgrade() {
-                drop(asks.send(Ask::Again(run)));
+            if let Some(commands) = retry.upgrade() {
+                drop(commands.send(Command::Again(run)));
             }
         });
     }

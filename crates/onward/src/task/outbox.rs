@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
 use onward_core::Payload;
-use onward_core::stream::SpokenFrame;
+use onward_core::stream::SequencedFrame;
 use onward_store::sync::lock;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -67,23 +67,23 @@ impl Outbox {
         }
     }
 
-    pub fn take(&self) -> Vec<SpokenFrame> {
+    pub fn take(&self) -> Vec<SequencedFrame> {
         let mut waiting = self.lock();
         waiting.bytes = 0;
-        let spoken = |QueuedFrame { seq, is, .. }| {
+        let sequenced = |QueuedFrame { seq, is, .. }| {
             let frame = match is {
                 Is::Value(value) => Payload::json(&value).ok()?,
                 Is::Sealed(payload) => payload,
             };
-            Some(SpokenFrame { seq, frame })
+            Some(SequencedFrame { seq, frame })
         };
-        waiting.frames.drain(..).filter_map(spoken).collect()
+        waiting.frames.drain(..).filter_map(sequenced).collect()
     }
 
     /// Returns frames to the buffer that could not be sent.
-    pub fn put_back(&self, frames: Vec<SpokenFrame>) {
+    pub fn put_back(&self, frames: Vec<SequencedFrame>) {
         let mut waiting = self.lock();
-        for SpokenFrame { seq, frame } in frames.into_iter().rev() {
+        for SequencedFrame { seq, frame } in frames.into_iter().rev() {
             let bytes = frame.data().len();
             waiting.bytes += bytes;
             waiting.frames.push_front(QueuedFrame { seq, bytes, is: Is::Sealed(frame) });
@@ -97,7 +97,7 @@ impl Outbox {
 
 impl FrameQueue {
     fn put(&mut self, frame: Value) {
-        let (seq, bytes) = (self.next_seq, weigh(&frame));
+        let (seq, bytes) = (self.next_seq, payload_bytes(&frame));
         self.next_seq += 1;
         let has_room = self.frames.len() < FRAMES_MAX && self.bytes + bytes <= BYTES_MAX;
         if bytes <= FRAME_BYTES_MAX && has_room {
@@ -114,7 +114,7 @@ impl FrameQueue {
             return false;
         }
         if last["type"] == "usage" {
-            let more = weigh(frame);
+            let more = payload_bytes(frame);
             (self.bytes, *bytes) = (self.bytes - *bytes + more, more);
             *last = frame.clone();
             return true;
@@ -139,11 +139,11 @@ fn keys(value: &Value) -> impl Iterator<Item = &String> {
     value.as_object().into_iter().flat_map(|object| object.keys())
 }
 
-fn weigh(value: &Value) -> usize {
+fn payload_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,
-        Value::Array(values) => values.iter().map(weigh).sum::<usize>() + 2,
-        Value::Object(object) => object.iter().map(|(key, value)| key.len() + weigh(value) + 4).sum::<usize>() + 2,
+        Value::Array(values) => values.iter().map(payload_bytes).sum::<usize>() + 2,
+        Value::Object(object) => object.iter().map(|(key, value)| key.len() + payload_bytes(value) + 4).sum::<usize>() + 2,
         _ => 8,
     }
 }

@@ -8,7 +8,7 @@ use onward_core::budget::BudgetUse;
 use onward_core::engine::Fault;
 use onward_core::event::{ApprovalDecided, ChildCompleted, ChildFailed, PromiseResolved};
 use onward_core::run::{Input, OutboxMessage, Wait, WaitKind};
-use onward_core::task::{Task, TaskFate, TaskReport};
+use onward_core::task::{Task, TaskReport, TaskTransition};
 use onward_core::{CallId, Event, Name, Timestamp, WorkerId};
 
 use super::script::{Decided, Script};
@@ -213,8 +213,8 @@ impl<'a> Play<'a> {
         self.settle_task(call_id, fate);
     }
 
-    fn settle_task(&mut self, call_id: &CallId, fate: TaskFate) {
-        if let TaskFate::Ended(event) = fate {
+    fn settle_task(&mut self, call_id: &CallId, fate: TaskTransition) {
+        if let TaskTransition::Ended(event) = fate {
             self.world.tasks.remove(call_id);
             self.input(*event);
         }
@@ -271,9 +271,9 @@ pub(super) trait Chooser {
     }
 }
 
-pub(super) struct Calm;
+pub(super) struct DefaultChooser;
 
-impl Chooser for Calm {}
+impl Chooser for DefaultChooser {}
 
 pub(super) struct CrashAt {
     pub commit: usize,

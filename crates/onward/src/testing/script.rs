@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::outcome::ScriptOutcome;
-use super::play::{Calm, Chooser, CrashAt, Play, Random};
+use super::play::{Chooser, CrashAt, DefaultChooser, Play, Random};
 use super::steps::{self, Background, Steps};
 use super::world::{World, default_key};
 use crate::Result;
@@ -214,7 +214,7 @@ impl Script {
     /// Panics if the code diverges on replay, panics, or awaits a foreign future.
     #[track_caller]
     pub fn run(&self) -> ScriptOutcome {
-        self.play(&mut Calm)
+        self.play(&mut DefaultChooser)
     }
 
     /// Runs once per commit and crash point: the process dies before, or right after, the n-th commit and starts again. Every run

@@ -18,7 +18,7 @@ use crate::Result;
 use crate::host::cell::{StepAttempt, StepScript};
 
 /// Longest wait between two polls, for steps that do not wake their waker.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Provides and records the steps of one run.
 pub(super) struct Steps {
@@ -116,5 +116,5 @@ pub(super) fn waker() -> Waker {
 
 /// Waits for a step to make progress.
 pub(super) fn wait() {
-    std::thread::park_timeout(LOOK_AGAIN);
+    std::thread::park_timeout(POLL_INTERVAL);
 }

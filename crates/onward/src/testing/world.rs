@@ -287,7 +287,7 @@ impl World {
             }
             Err(CommitRefusal::Refused(Refusal::Paused { .. })) => {
                 if let Some(code) = &mut self.code {
-                    code.lock().engine.stand();
+                    code.lock().engine.rejected_while_paused();
                 }
                 false
             }
@@ -296,7 +296,7 @@ impl World {
     }
 
     /// Activates and commits until the code waits.
-    pub fn pump(&mut self) -> Result<(), Fault> {
+    pub fn run_until_idle(&mut self) -> Result<(), Fault> {
         while !self.head.status.is_closed() || self.code.is_some() {
             match self.activate()? {
                 Some(draft) => {

@@ -47,18 +47,18 @@ impl Exporter {
         Ok(Exporter { work })
     }
 
-    pub fn tell(&self, span: Span) {
+    pub fn export(&self, span: Span) {
         drop(self.work.try_send(Work::Span(Box::new(span)))); // a slow collector must not slow down the work
     }
 
-    pub async fn flush(&self, patience: Duration) {
+    pub async fn flush(&self, timeout: Duration) {
         let (sender, done) = oneshot::channel();
         let flushed = async {
             if self.work.send(Work::Flush(sender)).await.is_ok() {
                 drop(done.await);
             }
         };
-        drop(tokio::time::timeout(patience, flushed).await);
+        drop(tokio::time::timeout(timeout, flushed).await);
     }
 }
 

@@ -31,7 +31,7 @@ use onward_store::sync::lock;
 #[cfg(feature = "remote")]
 pub use otlp::Otlp;
 use spans::Span;
-pub(crate) use work::{Traced, Tried};
+pub(crate) use work::{AttemptTrace, Traced};
 
 /// Size of the cache of runs' origins.
 const ORIGINS_MAX: usize = 10_000;
@@ -66,17 +66,17 @@ impl Tracing {
     }
 
     #[cfg(feature = "remote")]
-    fn tell(&self, spans: Vec<Span>) {
-        spans.into_iter().for_each(|span| self.exporter.tell(span));
+    fn export(&self, spans: Vec<Span>) {
+        spans.into_iter().for_each(|span| self.exporter.export(span));
     }
 
     #[cfg(not(feature = "remote"))]
-    fn tell(&self, _: Vec<Span>) {}
+    fn export(&self, _: Vec<Span>) {}
 
     /// Waits until all spans were sent or dropped.
     #[cfg(feature = "remote")]
-    pub async fn flush(&self, patience: Duration) {
-        self.exporter.flush(patience).await;
+    pub async fn flush(&self, timeout: Duration) {
+        self.exporter.flush(timeout).await;
     }
 
     #[cfg(not(feature = "remote"))]

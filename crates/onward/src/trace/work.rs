@@ -37,7 +37,7 @@ impl Traced {
     }
 
     /// Marks that the code waits.
-    pub fn rest(&mut self) {
+    pub fn mark_waiting(&mut self) {
         self.began = None;
     }
 
@@ -49,26 +49,26 @@ impl Traced {
     }
 
     /// Exports the spans of the accepted commit.
-    pub fn tell(&mut self) {
+    pub fn export(&mut self) {
         if let (Some((tracing, _)), Some(activation)) = (&self.to, self.in_flight.take()) {
-            tracing.tell(activation.spans(SystemTime::now()));
+            tracing.export(activation.spans(SystemTime::now()));
         }
     }
 }
 
 /// The tracing of one task attempt. Empty without tracing.
-pub(crate) struct Tried {
+pub(crate) struct AttemptTrace {
     to: Option<(Tracing, TraceOrigin, Task)>,
     began: SystemTime,
 }
 
-impl Tried {
-    pub async fn begin(tracing: Option<&Tracing>, link: &dyn WorkerConnection, task: &Task) -> Tried {
+impl AttemptTrace {
+    pub async fn begin(tracing: Option<&Tracing>, link: &dyn WorkerConnection, task: &Task) -> AttemptTrace {
         let to = match tracing {
             Some(tracing) => tracing.origin(link, &task.id.run, &[]).await.map(|origin| (tracing.clone(), origin, task.clone())),
             None => None,
         };
-        Tried { to, began: SystemTime::now() }
+        AttemptTrace { to, began: SystemTime::now() }
     }
 
     pub fn context(&self) -> Option<TraceContext> {
@@ -76,9 +76,9 @@ impl Tried {
     }
 
     /// Exports the span of the accepted report; `failed` is the code of its failure.
-    pub fn tell(self, failed: Option<String>) {
+    pub fn export(self, failed: Option<String>) {
         if let Some((tracing, origin, task)) = self.to.filter(|(_, origin, _)| origin.sampled) {
-            tracing.tell(vec![spans::attempt(origin, &task, failed, self.began, SystemTime::now())]);
+            tracing.export(vec![spans::attempt(origin, &task, failed, self.began, SystemTime::now())]);
         }
     }
 }

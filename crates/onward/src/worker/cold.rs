@@ -7,7 +7,7 @@ use onward_core::{Failure, Index, Payload, Record};
 use onward_runtime::Question;
 
 use super::{Worker, read_all};
-use crate::agent::conversation_cache::{ConversationRead, Granted};
+use crate::agent::conversation_cache::{CompletedRead, ConversationRead};
 use crate::host::replay::{Logs, replay_log};
 
 pub(super) async fn answer(worker: &Worker, question: Question) {
@@ -22,7 +22,7 @@ pub(super) async fn answer(worker: &Worker, question: Question) {
         None => Ok(Vec::new()),
     };
     let Ok(prelude) = prelude else { return };
-    let mut known: Vec<Granted> = Vec::new();
+    let mut known: Vec<CompletedRead> = Vec::new();
     let replayed = loop {
         let (replayed, wanted) = {
             let wanted = RefCell::new(None);

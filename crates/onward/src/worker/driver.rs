@@ -17,7 +17,7 @@ use onward_store::{ClaimedRun, Consequence, StoreError, payloads};
 
 use super::inbox::{InboxItem, RunInbox};
 use super::{ReplayCheck, Worker, log_lines, read_all};
-use crate::agent::conversation_cache::{ConversationRead, Granted};
+use crate::agent::conversation_cache::{CompletedRead, ConversationRead};
 use crate::host::code::{Code, Handler, Need, WorkerShared};
 use crate::host::replay::{Logs, no_earlier, replay_log};
 use crate::trace::Traced;
@@ -46,7 +46,7 @@ pub(super) struct Driver {
     /// A read of the log of an agent's prelude.
     reading_prelude: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
     /// A read of the conversation for an agent's code.
-    reading_earlier: Option<BoxFuture<Result<Granted, StoreError>>>,
+    reading_earlier: Option<BoxFuture<Result<CompletedRead, StoreError>>>,
     /// The divergence point at which the code leaves the log, until that is recorded.
     divergence_point: Option<DivergencePoint>,
     in_flight: Option<(CommitHeader, BoxFuture<Result<Committed, StoreError>>)>,
@@ -198,7 +198,7 @@ impl Driver {
             match answer {
                 Ok(committed) => {
                     self.divergence_point = None;
-                    self.traced.tell(); // O1
+                    self.traced.export(); // O1
                     if committed.status.is_closed() {
                         return self.leave(false);
                     }
@@ -235,7 +235,7 @@ impl Driver {
                 self.read_earlier(wish);
                 NextAction::Again
             }
-            Ok(Need::Nothing) => self.rest(),
+            Ok(Need::Nothing) => self.wait(),
             Err(Fault::Departed(divergence_point)) => {
                 self.divergence_point = Some(divergence_point);
                 self.start_over();
@@ -265,7 +265,9 @@ impl Driver {
     /// would repeat it. Returns false if the largest payload is not a step result.
     fn fail_largest(&mut self, error: &StoreError) -> bool {
         let events = self.code.in_flight();
-        let Some(Event::StepCompleted(step)) = events.iter().max_by_key(|event| payloads::weigh([*event])) else { return false };
+        let Some(Event::StepCompleted(step)) = events.iter().max_by_key(|event| payloads::payload_bytes([*event])) else {
+            return false;
+        };
         let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
         let message = format!("the result of step `{}` cannot be recorded: {error}{hint}", step.name);
         self.code.lock().engine.fail_reported(&step.call_id, Failure::fatal(message).with_code(ErrorCode::PayloadTooLarge));
@@ -309,7 +311,7 @@ impl Driver {
             // Results of running steps are still accepted. Everything else waits until the run continues, here or on another
             // worker.
             Some(ErrorCode::RunPaused) => {
-                self.code.lock().engine.stand();
+                self.code.lock().engine.rejected_while_paused();
                 self.read();
                 return NextAction::Again;
             }
@@ -344,14 +346,14 @@ impl Driver {
         self.leave(true)
     }
 
-    fn rest(&mut self) -> NextAction {
+    fn wait(&mut self) -> NextAction {
         for Question { name, input, answer, .. } in std::mem::take(&mut self.questions) {
             // The caller may have gone.
             drop(answer.send(self.code.query(&name, input)));
         }
         let busy = self.in_flight.is_some() || self.checking.is_some() || self.code.lock().engine.has_running_steps();
         if !busy {
-            self.traced.rest();
+            self.traced.mark_waiting();
         }
         if self.code.lock().engine.is_paused() && !busy {
             // Its steps are recorded, so the worker that claims the run after the resume finds everything in the log.
@@ -359,7 +361,7 @@ impl Driver {
         }
         if self.in_flight.is_some()
             || self.code.lock().engine.is_ended()
-            || !self.code.lock().engine.is_at_rest()
+            || !self.code.lock().engine.is_evictable()
             || self.checking.is_some()
         {
             return NextAction::Wait;

@@ -9,7 +9,7 @@ use onward_core::Record;
 use onward_runtime::{Inbox, Question};
 use onward_store::sync::lock;
 
-/// Messages since the driver's last look.
+/// Messages since the driver last took them.
 #[derive(Default)]
 pub(crate) struct InboxItem {
     pub records: Vec<Record>,

@@ -162,7 +162,7 @@ impl Worker {
     }
 
     /// Executes a run until it waits or ends, then releases it. The returned future may be dropped; the run continues until then.
-    pub async fn drive_to_rest(self: &Arc<Worker>, claimed: ClaimedRun) {
+    pub async fn drive_until_idle(self: &Arc<Worker>, claimed: ClaimedRun) {
         let key = claimed.head.key.clone();
         let shared = self.shared_with(&key, claimed.records.as_deref().unwrap_or_default()).await;
         let inbox = self.drive(claimed, shared);
@@ -179,7 +179,7 @@ impl Worker {
 
     fn drive(self: &Arc<Worker>, claimed: ClaimedRun, shared: WorkerShared) -> Arc<RunInbox> {
         let key = claimed.head.key.clone();
-        self.tell_resumed(&claimed.head);
+        self.emit_resumed(&claimed.head);
         let inbox = Arc::new(RunInbox::default());
         self.lock_hot().insert(key.clone(), inbox.clone());
         self.connection.open_inbox(&key, claimed.head.epoch, inbox.clone());
@@ -189,7 +189,7 @@ impl Worker {
 
     /// Emits `agent_resumed` when an agent is loaded again: it has commits in this generation, and the worker that made them has
     /// lost or released it.
-    fn tell_resumed(&self, head: &RunHead) {
+    fn emit_resumed(&self, head: &RunHead) {
         let is_agent = self.registry.handler(&head.kind, head.version.as_ref()).is_some_and(|handler| handler.is_agent);
         if is_agent && head.next_commit > 0 {
             let value = serde_json::json!({"generation": head.generation, "commits": head.next_commit});

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onward_core::spend::AttemptSpend;
-use onward_core::stream::Speech;
+use onward_core::stream::TaskFrames;
 use onward_core::task::{MODEL_CALL, PANICKED, Task, TaskId, TaskReport};
 use onward_core::{ErrorCode, Failure, Name, Payload};
 use onward_runtime::WorkerConnection;
@@ -17,7 +17,7 @@ use super::{Worker, log_lines};
 use crate::Result;
 use crate::host::code::panic_message;
 use crate::task::{Outbox, TaskCtx};
-use crate::trace::Tried;
+use crate::trace::AttemptTrace;
 
 /// Delay before a failed report is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -48,8 +48,8 @@ pub(super) async fn work(worker: Arc<Worker>) {
 }
 
 async fn attempt(worker: &Worker, task: Task) {
-    let tried = Tried::begin(worker.shared.tracing.as_ref(), &*worker.connection, &task).await;
-    let ctx = TaskCtx::new(&task, worker.library.clone(), tried.context(), worker.shared.deps.clone());
+    let attempt_trace = AttemptTrace::begin(worker.shared.tracing.as_ref(), &*worker.connection, &task).await;
+    let ctx = TaskCtx::new(&task, worker.library.clone(), attempt_trace.context(), worker.shared.deps.clone());
     let (id, claim, attempt, kind) = (task.id.clone(), task.claim, task.attempt, task.kind.clone());
     let about = task.attempt_spend(Vec::new());
     let spend = || AttemptSpend { lines: ctx.spent(), ..about.clone() };
@@ -62,14 +62,14 @@ async fn attempt(worker: &Worker, task: Task) {
             drop(worker.connection.report_task(id.clone(), claim, TaskReport::Heartbeat { progress }).await);
         }
     };
-    let speaker = StreamSender { connection: &*worker.connection, task: id.clone(), claim, attempt, outbox: ctx.outbox() };
+    let sender = StreamSender { connection: &*worker.connection, task: id.clone(), claim, attempt, outbox: ctx.outbox() };
     let result = tokio::select! {
         biased;
         result = run => result,
-        () = speaker.speak() => return,
+        () = sender.run() => return,
         () = worker.connection.task_over(id.clone(), claim) => {
             ctx.set_canceled();
-            return tell_late(worker, id, claim, spend()).await;
+            return report_late_cost(worker, id, claim, spend()).await;
         }
         () = beats => return,
         () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
@@ -78,7 +78,7 @@ async fn attempt(worker: &Worker, task: Task) {
             return;
         }
     };
-    speaker.speak_now(); // before the outcome of the attempt is reported
+    sender.flush(); // before the outcome of the attempt is reported
     let failed = result.as_ref().err().map(|failure| failure.code.clone());
     let mut report = match result {
         Ok(output) => TaskReport::Completed(output),
@@ -88,7 +88,7 @@ async fn attempt(worker: &Worker, task: Task) {
         match worker.connection.report_task(id.clone(), claim, report.clone().with_spend(spend())).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
             Err(error) if error.code() == ErrorCode::PayloadTooLarge => report = TaskReport::Failed(too_large(&kind, &error)),
-            Ok(()) => return tried.tell(failed), // O1
+            Ok(()) => return attempt_trace.export(failed), // O1
             // Too late: the attempt was given up, and the task's outcome is decided elsewhere.
             Err(error) if error.code() == ErrorCode::TaskAttemptOver => return,
             // The report can never be accepted. The attempt ends with its lease, and this log line is the only trace of the
@@ -114,7 +114,7 @@ fn too_large(kind: &Name, error: &StoreError) -> Failure {
 }
 
 /// Reports the cost of an attempt whose result is no longer needed.
-async fn tell_late(worker: &Worker, id: TaskId, claim: u64, spend: AttemptSpend) {
+async fn report_late_cost(worker: &Worker, id: TaskId, claim: u64, spend: AttemptSpend) {
     if spend.lines.is_empty() {
         return;
     }
@@ -142,22 +142,22 @@ struct StreamSender<'a> {
 
 impl StreamSender<'_> {
     /// Sends the first frame at once, then the collected frames at intervals. Never returns.
-    async fn speak(&self) {
+    async fn run(&self) {
         loop {
             self.outbox.has_some().await;
-            self.speak_now();
+            self.flush();
             tokio::time::sleep(SPEECH_PACE).await;
         }
     }
 
-    fn speak_now(&self) {
+    fn flush(&self) {
         let frames = self.outbox.take();
         if frames.is_empty() {
             return;
         }
-        let speech = Speech { task: self.task.clone(), claim: self.claim, attempt: self.attempt, frames };
-        if let Some(speech) = self.connection.speak(speech) {
-            self.outbox.put_back(speech.frames);
+        let task_frames = TaskFrames { task: self.task.clone(), claim: self.claim, attempt: self.attempt, frames };
+        if let Some(task_frames) = self.connection.push_frames(task_frames) {
+            self.outbox.put_back(task_frames.frames);
         }
     }
 }

@@ -393,7 +393,7 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
             }
             state.begun.insert((generation, call_id.clone()));
             if mutant != Some(Mutant::HidesAttempts) {
-                state.hear(TaskAttempted { call_id, attempt: 1, stands_as: None, began_at: None });
+                state.hear(TaskAttempted { call_id, attempt: 1, ledger_name: None, began_at: None });
             }
             return judge::judge(state);
         }
@@ -416,7 +416,7 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
                 let failure = state.failure(&call_id, "outcome_unknown");
                 state.hear(TaskFailed { call_id, failure, attempts: 1 });
             } else {
-                state.hear(TaskAttempted { call_id, attempt: 2, stands_as: None, began_at: None });
+                state.hear(TaskAttempted { call_id, attempt: 2, ledger_name: None, began_at: None });
             }
         }
         Move::Answer(call_id) => {
@@ -459,7 +459,7 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
         Move::LandLate => return land_late(state, outside),
         Move::Pump => {
             outside.set(state.bit, state.prelude);
-            let pumped = state.world.pump();
+            let pumped = state.world.run_until_idle();
             state.world.crash();
             return match pumped {
                 Ok(()) if state.world.status() == Status::Paused => judge::judge(state),

@@ -51,7 +51,7 @@ async fn attachments_that_are_named_by_their_hash_are_put_in_place() {
 /// An attachment that comes a little late is waited for. The model is told about a missing one, which is looked up again in every
 /// later turn, without waiting.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attachment_that_nobody_has_is_told_and_the_conversation_goes_on() {
+async fn a_missing_attachment_is_reported_and_the_conversation_continues() {
     let model = ScriptedModel::start().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let retries = ModelRetries { first_delay: Duration::from_millis(50), ..ModelRetries::default() };

@@ -62,7 +62,7 @@ everywhere! {
         say(&run, "two", "1: two").await;
         let before = say(&run, "three", "2: three").await;
         let edited = before.iter().find(|entry| entry.content.read::<String>().unwrap() == "two").unwrap();
-        run.branch(edited.parent).say("user", "2").await.unwrap();
+        run.branch(edited.parent).entry("user", "2").await.unwrap();
         let after = until_said(&run, "1: 2").await;
         assert_eq!(texts(&after), ["be brief", "one", "0: one", "2", "1: 2"], "with the state of then");
         let left = run.entries().leaf(before.last().unwrap().id).limit(100).await.unwrap().entries;
@@ -86,12 +86,12 @@ everywhere! {
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
         let said = say(&run, "one", "0: one").await;
-        let first = run.branch(said[1].parent).say("user", "uno").id("k").await.unwrap();
+        let first = run.branch(said[1].parent).entry("user", "uno").id("k").await.unwrap();
         until_said(&run, "0: uno").await;
-        let again = run.branch(said[1].parent).say("user", "uno").id("k").await.unwrap();
+        let again = run.branch(said[1].parent).entry("user", "uno").id("k").await.unwrap();
         assert!(!first.repeated && again.repeated);
-        assert_eq!(run.branch(said[1].parent).say("user", "eins").id("k").await.unwrap_err().code(), "id_taken");
-        assert_eq!(run.branch(None).say("user", "x").await.unwrap_err().code(), "no_checkpoint", "it says something before its turns");
+        assert_eq!(run.branch(said[1].parent).entry("user", "eins").id("k").await.unwrap_err().code(), "id_taken");
+        assert_eq!(run.branch(None).entry("user", "x").await.unwrap_err().code(), "no_checkpoint", "it says something before its turns");
         let unknown = Hash::of_parts(&[b"nobody"]);
         assert_eq!(run.branch(Some(unknown)).await.unwrap_err().code(), "entry_not_found");
         assert_eq!(texts(&entries(&run).await), ["be brief", "uno", "0: uno"]);
@@ -103,18 +103,18 @@ everywhere! {
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
         let said = say(&run, "one", "0: one").await;
         run.pause("lunch").await.unwrap();
-        let first = run.branch(said[1].parent).say("user", "uno").id("k").await.unwrap();
-        let refused = run.branch(said[1].parent).say("user", "eins").await.unwrap_err();
+        let first = run.branch(said[1].parent).entry("user", "uno").id("k").await.unwrap();
+        let refused = run.branch(said[1].parent).entry("user", "eins").await.unwrap_err();
         assert_eq!(refused.code(), "branch_pending");
         assert!(refused.hint().is_some_and(|hint| hint.contains("resume")), "{refused}");
-        let again = run.branch(said[1].parent).say("user", "uno").id("k").await.unwrap();
+        let again = run.branch(said[1].parent).entry("user", "uno").id("k").await.unwrap();
         assert!(again.repeated && again.index == first.index, "the same request is no second one");
         // The next worker of the run finds it, too.
         drop(run);
         onward.shutdown().await;
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.run("t").unwrap();
-        let later = || run.branch(said[1].parent).say("user", "eins").id("l");
+        let later = || run.branch(said[1].parent).entry("user", "eins").id("l");
         assert_eq!(later().await.unwrap_err().code(), "branch_pending");
         run.resume().await.unwrap();
         let uno = until_said(&run, "0: uno").await;
@@ -201,7 +201,7 @@ everywhere! {
         let said = say(&run, "one", "0: one").await;
         let mut stream = run.stream(None);
         stream.next().await.unwrap().expect("it begins with where it stands");
-        run.branch(said[1].parent).say("user", "end").await.unwrap();
+        run.branch(said[1].parent).entry("user", "end").await.unwrap();
         until_status(&run, Status::Completed).await;
         let mut resets = Vec::new();
         while let Some(frame) = stream.next().await.unwrap() {

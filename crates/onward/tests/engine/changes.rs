@@ -104,7 +104,7 @@ everywhere! {
     }
 
     /// Scenario 42.
-    async fn a_run_of_a_version_that_nobody_has_waits_unharmed(site) {
+    async fn a_run_of_an_unserved_version_waits_unharmed(site) {
         let v1 = |ctx: Ctx, ()| labelled(ctx, "v1");
         let v2 = |ctx: Ctx, ()| labelled(ctx, "v2");
         let onward = site.builder().await.workflow("w", v1).version("v1").start().await.unwrap();

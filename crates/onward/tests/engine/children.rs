@@ -114,7 +114,7 @@ everywhere! {
         assert_eq!(onward.run::<u32>("top/0/0/0").unwrap().result().await.unwrap(), 0);
     }
 
-    async fn a_child_whose_kind_nobody_has_waits_and_keeps_its_parent_waiting(site) {
+    async fn a_child_of_an_unserved_kind_waits_and_keeps_its_parent_waiting(site) {
         async fn parent(ctx: Ctx, (): ()) -> Result<u32> {
             ctx.child("square", &4).await
         }

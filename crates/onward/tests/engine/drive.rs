@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onward::prelude::*;
-use onward::{Bring, Builder, Driven, Onward, Status};
+use onward::{Builder, Driven, Onward, RunInput, Status};
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -54,23 +54,23 @@ async fn a_run_goes_on_only_while_it_is_driven() {
     // The run is not executed.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!((run.view().await.unwrap().head.status, world.charged.load(Ordering::SeqCst)), (Status::Pending, 0));
-    let view = waiting(onward.drive("o", Bring::nothing()).await.unwrap());
+    let view = waiting(onward.drive("o", RunInput::nothing()).await.unwrap());
     assert_eq!((view.awaiting[0].name.as_ref().unwrap().as_str(), onward.hot_runs()), ("payment", 0));
     drop(run);
     onward.shutdown().await;
 
     // A new process of the host: recorded steps do not run again.
     let onward = host(Onward::embedded(directory.path()), &world).start().await.unwrap();
-    let view = waiting(onward.drive("o", Bring::signal("payment", &42).id("p")).await.unwrap());
+    let view = waiting(onward.drive("o", RunInput::signal("payment", &42).id("p")).await.unwrap());
     let approval = view.awaiting[0].id.clone();
-    let again = waiting(onward.drive("o", Bring::signal("payment", &42).id("p")).await.unwrap());
+    let again = waiting(onward.drive("o", RunInput::signal("payment", &42).id("p")).await.unwrap());
     assert_eq!(again.counts.signals_received, 1);
     let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "d".to_owned() };
-    let Driven::Ended(Ok(output)) = onward.drive("o", Bring::decision(&approval, decide)).await.unwrap() else { panic!() };
+    let Driven::Ended(Ok(output)) = onward.drive("o", RunInput::decision(&approval, decide)).await.unwrap() else { panic!() };
     assert_eq!((output.read::<u64>().unwrap(), world.charged.load(Ordering::SeqCst)), (42, 1));
-    let Driven::Ended(Ok(_)) = onward.drive("o", Bring::nothing()).await.unwrap() else { panic!() };
-    assert_eq!(onward.drive("o", Bring::signal("payment", &1)).await.unwrap_err().code(), "run_closed");
-    assert_eq!(onward.drive("nobody", Bring::nothing()).await.unwrap_err().code(), "run_not_found");
+    let Driven::Ended(Ok(_)) = onward.drive("o", RunInput::nothing()).await.unwrap() else { panic!() };
+    assert_eq!(onward.drive("o", RunInput::signal("payment", &1)).await.unwrap_err().code(), "run_closed");
+    assert_eq!(onward.drive("nobody", RunInput::nothing()).await.unwrap_err().code(), "run_not_found");
     onward.shutdown().await;
 }
 
@@ -82,10 +82,10 @@ async fn of_two_who_drive_a_run_at_once_one_is_told_that_it_is_busy() {
     let run = onward.start::<u32, _>("slow", &()).id("s").await.unwrap();
     let first = tokio::spawn({
         let onward = onward.clone();
-        async move { onward.drive("s", Bring::nothing()).await }
+        async move { onward.drive("s", RunInput::nothing()).await }
     });
     world.begun.notified().await;
-    let refused = onward.drive("s", Bring::signal("late", &1)).await.unwrap_err();
+    let refused = onward.drive("s", RunInput::signal("late", &1)).await.unwrap_err();
     assert_eq!(refused.code(), "run_busy");
     assert_eq!(run.view().await.unwrap().counts.signals_received, 0);
     world.gate.notify_one();
@@ -101,7 +101,7 @@ async fn a_host_without_the_code_is_told_before_anything_is_brought() {
     onward.start::<u64, _>("order", &()).id("o").await.unwrap();
     onward.shutdown().await;
     let other = Onward::embedded(directory.path()).on_demand().start().await.unwrap();
-    assert_eq!(other.drive("o", Bring::signal("payment", &1)).await.unwrap_err().code(), "unknown_kind");
+    assert_eq!(other.drive("o", RunInput::signal("payment", &1)).await.unwrap_err().code(), "unknown_kind");
     assert_eq!(other.run::<u64>("o").unwrap().view().await.unwrap().counts.signals_received, 0);
     other.shutdown().await;
 }

@@ -158,7 +158,7 @@ everywhere! {
         // The spend of the original is counted once, and stays.
         assert_eq!(attempts(&onward).await, [("fork".to_owned(), 1), ("r".to_owned(), 3), ("reset".to_owned(), 2)]);
         // Back across the turns that it copied from the original.
-        fork.branch(said[3].parent).say("user", "zwei").await.unwrap();
+        fork.branch(said[3].parent).entry("user", "zwei").await.unwrap();
         let wanted = ["Be brief.", "one", "You said: one", "noted", "zwei"];
         eventually("the branch", async || (told_last(&fork, &model, 5).await == wanted).then_some(())).await;
         let left = fork.entries().leaf(said[6].id).limit(100).await.unwrap();

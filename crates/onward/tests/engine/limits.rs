@@ -149,7 +149,7 @@ everywhere! {
         assert_eq!(effects.count(), 1);
     }
 
-    async fn an_answer_that_is_too_large_is_a_failure_for_whoever_asked(site) {
+    async fn an_answer_that_is_too_large_fails_for_the_caller(site) {
         async fn code(ctx: Ctx, (): ()) -> Result<()> {
             ctx.query("size", |()| Ok(large()));
             ctx.update("grow", |()| Ok(large()));

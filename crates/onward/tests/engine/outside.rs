@@ -182,7 +182,7 @@ everywhere! {
         assert_eq!(said(&run.entries().await.unwrap()), ["user: one", "tool: two", "user: three", "assistant: 3 in all"]);
     }
 
-    async fn an_entry_is_nobodys_message_and_nobody_else_may_use_its_name(site) {
+    async fn an_entry_is_not_a_client_message_and_its_id_cannot_be_reused(site) {
         let onward = site.builder().await.workflow("ears", all_ears).start().await.unwrap();
         let run = onward.start::<Vec<String>, _>("ears", &()).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;
@@ -193,7 +193,7 @@ everywhere! {
         assert_eq!(run.result().await.unwrap(), ["x", "end"]);
     }
 
-    async fn whoever_listens_hears_that_an_agent_was_taken_up_again(site) {
+    async fn a_listener_receives_that_an_agent_was_resumed(site) {
         let onward = site.builder().await.agent("echo", echo).start().await.unwrap();
         let run = onward.start::<u32, _>("echo", &()).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;

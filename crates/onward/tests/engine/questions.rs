@@ -56,7 +56,7 @@ everywhere! {
     }
 
     /// Scenario 23.
-    async fn a_promise_that_nobody_resolves_times_out_and_who_comes_later_has_lost(site) {
+    async fn an_unresolved_promise_times_out_and_a_late_resolution_is_refused(site) {
         let onward = site.builder().await.workflow("callback", callback).start().await.unwrap();
         let run = onward.start::<String, _>("callback", &()).await.unwrap();
         let promise = awaited(&run, AwaitedKind::Promise).await;
@@ -146,7 +146,7 @@ everywhere! {
         assert_eq!(run.result().await.unwrap().decided_by.as_deref(), Some("bob"));
     }
 
-    async fn an_approval_that_nobody_decides_expires_as_not_approved(site) {
+    async fn an_undecided_approval_expires_as_not_approved(site) {
         let onward = site.builder().await.workflow("ship", ship).start().await.unwrap();
         let run = onward.start::<Decision, _>("ship", &[""; 0]).signal("end", &()).await.unwrap();
         let approval = awaited(&run, AwaitedKind::Approval).await;

@@ -65,8 +65,8 @@ async fn hurry(ctx: Ctx, n: u32) -> Result<u32> {
 
 everywhere! {
     async fn everything_a_log_hands_on_is_there_in_its_copies_and_theirs(site) {
-        let weigh = async |n: u32| Ok::<_, Failure>(n * 10);
-        let builder = site.builder().await.workflow("loaded", loaded).workflow("square", square).task("weigh", weigh);
+        let payload_bytes = async |n: u32| Ok::<_, Failure>(n * 10);
+        let builder = site.builder().await.workflow("loaded", loaded).workflow("square", square).task("weigh", payload_bytes);
         let onward = builder.start().await.unwrap();
         let run = onward.start::<String, _>("loaded", &4).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;

@@ -138,7 +138,7 @@ async fn two_workers_race_for_an_agent_and_one_wins_in_a_directory() {
 }
 
 #[tokio::test]
-async fn an_agent_that_nobody_can_go_on_with_says_why() {
+async fn an_unserved_agent_reports_why() {
     let clock = Arc::new(ManualClock::default());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(clock.clone()));
     let (runtime, port) = worker(&store, &clock, "w");

@@ -150,7 +150,7 @@ everywhere! {
     }
 
     /// Rule 4: messages of a child that is not on the live path end as undelivered; the child itself ends with the segment.
-    async fn a_child_that_the_code_has_left_is_heard_by_nobody_and_ends(site) {
+    async fn an_abandoned_child_has_no_receiver_and_ends(site) {
         async fn teller(ctx: Ctx, number: u32) -> Result<()> {
             ctx.parent().expect("it has one").message(&format!("I am {number}"))?;
             ctx.signal("never").recv().await

@@ -77,10 +77,10 @@ struct Screen {
 impl Screen {
     fn show(&mut self, frame: &StreamFrame) {
         match &frame.content {
-            StreamContent::Spoken(spoken) => {
-                let value: Value = spoken.frame.read().unwrap();
+            StreamContent::TaskFrame(task_frame) => {
+                let value: Value = task_frame.frame.read().unwrap();
                 if value["type"] == "text" {
-                    let draft = self.drafts.entry(spoken.task.to_string()).or_default();
+                    let draft = self.drafts.entry(task_frame.task.to_string()).or_default();
                     draft.push_str(value["text"].as_str().unwrap());
                 }
                 self.seen.push("spoken");

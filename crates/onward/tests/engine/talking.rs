@@ -77,7 +77,7 @@ everywhere! {
     }
 
     /// Scenario 43.
-    async fn whoever_attaches_to_a_finished_run_gets_its_whole_log_and_then_the_end(site) {
+    async fn an_attached_reader_gets_the_log_and_the_end_of_a_finished_run(site) {
         let onward = site.builder().await.workflow("adder", adder).start().await.unwrap();
         let run = onward.start::<u32, _>("adder", &5).signal("add", &0).await.unwrap();
         run.result().await.unwrap();
@@ -90,7 +90,7 @@ everywhere! {
     }
 
     /// Scenario 43.
-    async fn whoever_attaches_to_an_open_run_hears_what_comes_in_order_and_once(site) {
+    async fn an_attached_reader_gets_new_events_in_order_and_once(site) {
         let onward = site.builder().await.workflow("adder", adder).start().await.unwrap();
         let run = onward.start::<u32, _>("adder", &0).await.unwrap();
         until_status(&run, Status::Waiting).await;
@@ -103,7 +103,7 @@ everywhere! {
     }
 
     /// Scenario 43.
-    async fn whoever_attaches_to_a_paused_run_gets_its_log_and_hears_when_it_goes_on(site) {
+    async fn an_attached_reader_gets_the_log_and_the_resume_of_a_paused_run(site) {
         let onward = site.builder().await.workflow("adder", adder).start().await.unwrap();
         let run = onward.start::<u32, _>("adder", &5).await.unwrap();
         until_status(&run, Status::Waiting).await;

@@ -49,7 +49,7 @@ everywhere! {
         assert_eq!(count(&run, "timer_fired").await, 2);
     }
 
-    async fn a_timer_that_became_due_while_nobody_lived_fires_at_the_next_start(site) {
+    async fn a_timer_that_became_due_during_downtime_fires_at_the_next_start(site) {
         let onward = site.builder().await.workflow("nap", nap).start().await.unwrap();
         let run = onward.start::<u64, _>("nap", &()).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;

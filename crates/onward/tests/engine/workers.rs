@@ -145,7 +145,7 @@ everywhere! {
         assert_eq!((a.ran(0), b.ran(0)), (1, 0), "what was recorded is not done again");
     }
 
-    async fn a_run_that_nobody_reads_is_not_kept_from_others_by_a_shutdown(site) {
+    async fn an_unread_run_is_released_by_a_shutdown(site) {
         let (a, b) = (Process::new("a"), Process::new("b"));
         a.gate.open();
         let onward = with_code(site.builder().await, &a).start().await.unwrap();

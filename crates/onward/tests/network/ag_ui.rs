@@ -340,7 +340,7 @@ async fn what_a_front_end_says_as_system_is_no_instruction() {
 
 /// A run that waits for a model without a worker is reported like a run without a worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_that_nobody_offers_is_told_to_the_front_end() {
+async fn an_unserved_model_is_reported_to_the_front_end() {
     let site = Site::memory().await;
     let agent = Agent::new("helper").model("gpt-5o").converse();
     let _worker = Onward::connect(site.url()).register(agent).start().await.unwrap();
@@ -506,7 +506,7 @@ async fn large_pictures_push_nothing_out_of_the_conversation() {
 
 /// Messages from another API have no id but that of their entry; a client that sends them back does not add them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_have_said_and_nobody_has_answered_is_not_said_again() {
+async fn unanswered_messages_of_others_are_not_repeated() {
     let site = Site::memory().await;
     let listens = async |ctx: onward::agent::AgentCtx, first: Value| {
         ctx.append("user", &first["text"]).await?;

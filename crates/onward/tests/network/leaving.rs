@@ -26,7 +26,7 @@ async fn count(ctx: TaskCtx, (): ()) -> Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_leaves_burns_no_attempt_and_makes_nobody_wait() {
+async fn a_leaving_worker_uses_no_attempt_and_causes_no_delay() {
     let site = Site::memory().await;
     let (url, began) = (format!("http://{}", site.address), Arc::new(AtomicU32::new(0)));
     let first = Onward::connect(&url).task("count", count).dep(began.clone()).shutdown_timeout(SHORT);

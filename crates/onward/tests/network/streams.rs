@@ -39,8 +39,8 @@ async fn shown(run: Arc<RunHandle<u32>>, heard: watch::Sender<u32>) -> (String, 
     let (mut text, mut seen, mut stream) = (String::new(), Vec::new(), run.stream(None));
     while let Some(StreamFrame { content, .. }) = stream.next().await.unwrap() {
         match content {
-            StreamContent::Spoken(spoken) => {
-                text.push_str(spoken.frame.read::<Value>().unwrap()["text"].as_str().unwrap());
+            StreamContent::TaskFrame(task_frame) => {
+                text.push_str(task_frame.frame.read::<Value>().unwrap()["text"].as_str().unwrap());
                 seen.push("spoken");
                 heard.send_replace(u32::try_from(text.split_whitespace().count()).unwrap());
             }

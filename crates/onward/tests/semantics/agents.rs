@@ -27,7 +27,7 @@ fn look_done(world: &mut World) {
 #[test]
 fn a_log_that_was_hard_to_leave_does_not_end_over_unread_signals() {
     let mut world = World::new_agent(wordy, &()).dep(false);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     look_done(&mut world);
     world.crash();
     let mut world = world.dep(true);
@@ -47,7 +47,7 @@ fn a_log_that_was_hard_to_leave_does_not_end_over_unread_signals() {
         }
         assert!(world.commit(draft));
     }
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "[0,1,2,3,4]"));
 }
 
@@ -66,19 +66,19 @@ async fn patient(ctx: AgentCtx, _: ()) -> Result<String> {
 #[test]
 fn a_timer_that_lost_in_what_the_code_has_left_does_not_win_as_canceled() {
     let mut world = World::new_agent(patient, &()).dep(false);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("s", "hello");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.crash();
     let mut world = world.dep(true);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_id = |(_, event): (_, &Event)| match event {
         Event::TaskScheduled(task) => Some(task.call_id.clone()),
         _ => None,
     };
     let call_id = world.log().events().filter_map(call_id).last().expect("it looks something up again");
     world.input(TaskCompleted { call_id, output: Payload::json("found").unwrap(), attempts: 1 }).unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "\"hello\""));
 }
 
@@ -101,7 +101,7 @@ fn a_question_that_the_code_comes_back_to_is_not_asked_twice() {
     for looks_first in [false, true, false] {
         world.crash();
         world = world.dep(looks_first);
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
     }
     let call_id = |(_, event): (_, &Event)| match event {
         Event::ApprovalRequested(question) => Some(question.call_id.clone()),
@@ -111,7 +111,7 @@ fn a_question_that_the_code_comes_back_to_is_not_asked_twice() {
     assert_eq!((asked.len(), world.open_waits()), (1, 1), "{:?}", world.event_names());
     let (call_id, feedback, decided_by, decision_id) = (asked[0].clone(), None, None, "d".to_owned());
     world.input(ApprovalDecided { call_id, approved: true, feedback, decided_by, decision_id }).unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "true"));
 }
 
@@ -141,7 +141,7 @@ async fn counts(ctx: AgentCtx, name: String) -> Result<String> {
 #[test]
 fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_and_says_so_without() {
     let mut world = World::new_agent(counts, "Ada");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let past = world.past_logs();
     Replay::new("test", world.log()).prelude(&past[0]).earlier(past).against_agent(counts).unwrap();
     let missing = Replay::new("test", world.log()).prelude(&past[0]).against_agent(counts).unwrap_err();
@@ -153,7 +153,7 @@ fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_an
 #[test]
 fn the_log_of_a_turn_replays_behind_its_prelude_and_says_so_without() {
     let mut world = World::new_agent(two_turns, "Ada");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "\"bye\"");
     let [prelude, first] = world.past_logs() else { panic!("a prelude and a turn") };
     for turn in [first, world.log()] {
@@ -184,17 +184,17 @@ async fn draws(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
 fn a_fork_of_a_later_turn_has_the_logs_before_it_and_replays_them_under_the_names_of_then() {
     let go_on = |world: &mut World| {
         world.signal("go", "on");
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
     };
     let mut world = World::new_agent(draws, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     go_on(&mut world);
     let mut fork = world.fork("fork", None, true).unwrap();
     assert_eq!((fork.past_logs().len(), world.past_logs().len()), (2, 2));
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     [&mut world, &mut fork].into_iter().for_each(go_on);
     let mut second = fork.fork("second", None, true).unwrap();
-    second.pump().unwrap();
+    second.run_until_idle().unwrap();
     [&mut world, &mut fork, &mut second].into_iter().for_each(go_on);
     let drawn = |world: &World| serde_json::from_str::<Vec<String>>(&world.output()).unwrap();
     let (original, forked) = (drawn(&world), drawn(&fork));

@@ -30,16 +30,16 @@ fn last_task(world: &World) -> CallId {
 }
 
 fn happens(world: &mut World, beat: Beat) {
-    let (stands_as, now, generation) = (Some("m".to_owned()), world.now(), world.generation());
+    let (ledger_name, now, generation) = (Some("m".to_owned()), world.now(), world.generation());
     let event: Event = match beat {
-        Beat::Begins => TaskAttempted { call_id: last_task(world), attempt: 1, stands_as, began_at: Some(now) }.into(),
+        Beat::Begins => TaskAttempted { call_id: last_task(world), attempt: 1, ledger_name, began_at: Some(now) }.into(),
         Beat::Costs(tokens) => TaskAttemptEnded {
             call_id: last_task(world),
             generation,
             attempt: 1,
             claim: 1,
             began_at: now,
-            stands_as,
+            ledger_name,
             failure_code: None,
             spend: vec![Spend::on("m").tokens(Tokens { input: tokens, ..Tokens::default() })],
         }
@@ -56,16 +56,16 @@ fn happens(world: &mut World, beat: Beat) {
 
 /// Plays the events, with a crash after each position that is in `crashes`, before and after the code continues.
 fn play(mut world: World, beats: &[Beat], crashes: impl Fn(usize) -> bool) -> World {
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     for (position, beat) in beats.iter().enumerate() {
         happens(&mut world, *beat);
         if crashes(position) {
             world.crash();
         }
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         if crashes(position) {
             world.crash();
-            world.pump().unwrap();
+            world.run_until_idle().unwrap();
         }
     }
     world
@@ -204,10 +204,10 @@ fn code_that_takes_a_signal_sees_what_was_granted_before_it() {
         let mut world = World::new(looks, &());
         world.input(RunResumed { budget: Some(Budget::default().turns(9)) }).unwrap();
         world.signal("go", &());
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         if crashes {
             world.crash();
-            world.pump().unwrap();
+            world.run_until_idle().unwrap();
         }
         assert_eq!(world.output(), "[null,9]");
         Replay::new("test", world.log()).against(looks).unwrap();

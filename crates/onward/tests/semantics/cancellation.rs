@@ -28,7 +28,7 @@ fn a_request_interrupts_every_open_wait_at_once() {
         Ok(codes.into_iter().map(|failure| failure.map_or("ok".to_owned(), |failure| failure.code)).collect())
     }
     let mut world = World::new(four_waits, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     cancel(&mut world, "enough");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), r#"["canceled","canceled","canceled","canceled"]"#);
@@ -47,10 +47,10 @@ fn a_request_that_comes_while_the_run_undoes_its_work_leaves_nothing_undone() {
         Err(Failure::fatal("no"))
     }
     let mut world = World::new(fails, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(count(&world, "step_failed"), 1, "the first undo waits for its next try");
     cancel(&mut world, "enough");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let (call_id, due) = world.next_timer().expect("it still waits");
     world.advance_time(due.since(world.now()));
     world.fire_timer(&call_id);
@@ -74,7 +74,7 @@ fn a_canceled_run_undoes_what_it_did_in_reverse_order() {
     let undone = Arc::new(Mutex::new(Vec::new()));
     let in_run = undone.clone();
     let mut world = World::new(move |ctx, _: ()| trip(ctx, in_run.clone()), &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     cancel(&mut world, "no holiday");
     crash_and_pump(&mut world);
     assert_eq!(*undone.lock().unwrap(), ["car", "hotel", "flight"]);
@@ -125,10 +125,10 @@ fn a_running_step_is_not_interrupted_and_its_result_is_recorded() {
     let mut world = World::new(move |ctx, _: ()| long_step(ctx, client.clone()), &());
     assert!(world.activate().unwrap().is_none(), "the step runs");
     cancel(&mut world, "hurry");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "open", "whether the step happened is unknown");
     open.send(9).unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(count(&world, "step_completed"), 1);
     assert_eq!(world.status(), Status::Canceled, "the request meets the wait after it");
 }
@@ -160,9 +160,9 @@ fn a_second_request_interrupts_nothing() {
         Ok(failure.message)
     }
     let mut world = World::new(cleaning_up, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     cancel(&mut world, "first");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     cancel(&mut world, "second");
     crash_and_pump(&mut world);
     let (timer, _) = world.next_timer().unwrap();
@@ -183,7 +183,7 @@ fn code_that_watches_for_the_request_handles_it_by_itself() {
         Ok(format!("{work}, {}, {}", asked.unwrap_or_default(), ctx.is_canceled()))
     }
     let mut world = World::new(watching, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     cancel(&mut world, "please");
     crash_and_pump(&mut world);
     crate::complete_last(&mut world, "\"done\"");
@@ -217,9 +217,9 @@ where
     assert!(world.activate().unwrap().is_none(), "the step runs");
     cancel(&mut world, "stop");
     before_its_end(&mut world);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     open.send(1).unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world
 }
 
@@ -243,7 +243,7 @@ fn nothing_is_interrupted_any_more_when_the_code_has_seen_the_request_by_watchin
 
 /// Whatever is awaited beside the watcher, in either order, and whatever has arrived for it.
 #[test]
-fn a_request_that_has_met_nobody_goes_to_who_watches_and_not_to_what_is_awaited_beside() {
+fn an_undelivered_cancel_request_goes_to_the_watcher_and_not_to_another_wait() {
     async fn watch(ctx: Ctx, way: u32) -> Result<String> {
         let cleaned_up = async |failure: Failure| {
             ctx.step("close-valve", async || Ok::<_, Failure>(())).await?;
@@ -345,7 +345,7 @@ fn a_step_that_is_interrupted_before_it_began_is_recorded_as_such_before_another
         let ran = Arc::new(Mutex::new(Vec::new()));
         let in_run = ran.clone();
         let mut world = World::new(move |ctx, (): ()| in_turn(ctx, in_run.clone()), &());
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         world.signal("go", &());
         cancel(&mut world, "stop");
         if !is_hot {
@@ -368,7 +368,7 @@ fn a_request_goes_on_to_the_child_that_is_awaited() {
         ctx.child("work", &()).await
     }
     let mut world = World::new(parent, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     cancel(&mut world, "stop all");
     crash_and_pump(&mut world);
     let canceled = world.log().events().find_map(|(_, event)| match event {
@@ -386,7 +386,7 @@ fn a_signal_set_aside_for_an_interrupted_wait_goes_back_to_the_mailbox() {
         ctx.signal("s").drain()
     }
     let mut world = World::new(flow, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     cancel(&mut world, "");
     world.signal("s", &4);
     crash_and_pump(&mut world);
@@ -402,7 +402,7 @@ fn a_request_that_comes_with_the_signal_that_ends_the_run_does_not_keep_it_from_
         ctx.signal("s").recv().await
     }
     let mut world = World::new(forgetful, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("s", &3);
     cancel(&mut world, "too late");
     crash_and_pump(&mut world);

@@ -34,9 +34,9 @@ async fn chat(ctx: Ctx, follow_ups: usize) -> Result<Vec<String>> {
 #[test]
 fn ce01_a_poll_before_the_wait_stays_false_when_the_signal_comes_after_it() {
     let mut world = World::new(chat, &1);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, "0", "\"a0\"");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("message", "s1");
     crash_and_pump(&mut world);
     assert_eq!(task_inputs(&world), ["[]", r#"["a0","s1"]"#]);
@@ -48,7 +48,7 @@ fn ce02_every_turn_of_a_long_conversation_sees_its_own_message() {
     for turns in 2..=50 {
         let mut world = World::new(chat, &turns);
         let mut expected: Vec<String> = Vec::new();
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         for turn in 0..=turns {
             let recorded = task_inputs(&world).pop().unwrap();
             assert_eq!(recorded, serde_json::to_string(&expected).unwrap(), "turn {turn} of {turns}");
@@ -69,11 +69,11 @@ fn ce02_every_turn_of_a_long_conversation_sees_its_own_message() {
 #[test]
 fn ce03_a_poll_stays_false_when_the_next_turn_suspends_on_a_task() {
     let mut world = World::new(chat, &1);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, "0", "\"a0\"");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("message", "s1");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_id = last_task(&world);
     complete(&mut world, &call_id, "\"a1\"");
     crash_and_pump(&mut world);
@@ -143,9 +143,9 @@ async fn signal_or_task(ctx: Ctx, _: ()) -> Result<String> {
 #[test]
 fn ce06_the_winner_of_a_select_stays_the_winner_when_the_loser_is_answered_too() {
     let mut world = World::new(signal_or_task, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, "1", "5");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("s", &1);
     crash_and_pump(&mut world);
     let (call_id, _) = world.next_timer().unwrap();
@@ -155,7 +155,7 @@ fn ce06_the_winner_of_a_select_stays_the_winner_when_the_loser_is_answered_too()
 
     // Both in one batch: the lower index wins, whatever the order of the arms.
     let mut world = World::new(signal_or_task, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, "1", "5");
     world.signal("s", &1);
     crash_and_pump(&mut world);
@@ -175,7 +175,7 @@ fn ce07_a_poll_of_an_activation_without_commands_is_kept() {
         Ok(seen)
     }
     let mut world = World::new(flow, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("tick", &());
     crash_and_pump(&mut world);
     world.signal("x", &());
@@ -211,7 +211,7 @@ fn ce09_a_signal_set_aside_for_a_loser_goes_back_to_the_mailbox() {
         Ok((timed_out, ctx.signal("x").try_recv()?))
     }
     let mut world = World::new(flow, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     fire(&mut world, "1");
     world.signal("x", &7);
     crash_and_pump(&mut world);
@@ -227,7 +227,7 @@ fn ce12_a_signal_accepted_before_the_end_is_processed_or_undelivered() {
     let draft = world.activate().unwrap().unwrap();
     world.signal("s", &1);
     assert!(!world.commit(draft), "an end over an unread signal is refused");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "[1]");
     assert!(matches!(world.input(signal_event(2)), Err(Refusal::Closed { .. })));
 }
@@ -256,7 +256,7 @@ fn ce12_a_storm_of_signals_cannot_keep_a_run_from_ending() {
 fn ce14_a_record_that_comes_twice_or_out_of_order_is_seen_once() {
     use onward_core::engine::{Advance, Engine};
     let mut world = World::new(signal_or_task, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("s", &1);
     let records = world.log().records().to_vec();
     let key = onward_core::RunKey::new(Default::default(), onward_core::RunId::new("test").unwrap());
@@ -307,7 +307,7 @@ fn ce16_drain_takes_all_there_are_and_the_next_one_is_refused_or_undelivered() {
     for n in 0..20 {
         world.signal("s", &n);
     }
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), serde_json::to_string(&(0..20).collect::<Vec<_>>()).unwrap());
     assert_eq!(world.status(), Status::Completed);
     assert!(matches!(world.input(signal_event(20)), Err(Refusal::Closed { .. })), "a closed run takes no signal");
@@ -346,7 +346,7 @@ fn ce17_names_are_compared_byte_for_byte_and_limited() {
     for name in ["a", "a/b", "a/b", "\u{e9}"] {
         world.signal(name, &());
     }
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "[1,2,1,0]");
     assert!(Name::new("").is_err());
     assert!(Name::new("x".repeat(1 << 20)).is_err());
@@ -362,9 +362,9 @@ fn has_signal_is_false_for_a_post_suspension_signal() {
         Ok((steering, message))
     }
     let mut world = World::new(flow, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, "0", "\"hello\"");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("userMessage", "follow-up");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), r#"[false,"follow-up"]"#);
@@ -374,7 +374,7 @@ fn has_signal_is_false_for_a_post_suspension_signal() {
 fn two_turns_make_four_messages() {
     let mut world = World::new(chat, &1);
     world.signal("message", "hello");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_last(&mut world, "\"hi\"");
     crash_and_pump(&mut world);
     world.signal("message", "how are you");
@@ -388,11 +388,11 @@ fn two_turns_make_four_messages() {
 #[test]
 fn steering_that_lands_while_a_task_runs_is_seen_before_the_next_task_on_every_replay() {
     let mut world = World::new(chat, &2);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, "0", "\"a0\"");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("message", "s1");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("message", "while a1 runs");
     crash_and_pump(&mut world);
     complete_last(&mut world, "\"a1\"");
@@ -411,7 +411,7 @@ fn a_run_that_looks_or_asks_after_a_restart_waits_when_it_comes_to_rest() {
         Ok(ctx.approval("ship", "Ship?").await?.approved)
     }
     let mut world = World::new(flow, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("payment", &7);
     crash_and_pump(&mut world);
     assert_eq!(world.status(), Status::Waiting);

@@ -19,7 +19,7 @@ async fn recorded(ctx: Ctx, _: ()) -> Result<u32> {
 /// Returns the log of a run that waits for its child.
 fn recorded_log() -> Log {
     let mut world = World::new(recorded, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_last(&mut world, "1");
     crash_and_pump(&mut world);
     world.log().clone()
@@ -105,7 +105,7 @@ fn a_child_of_a_run_with_a_long_id_has_a_derived_id() {
     }
     let run = RunId::new("a".repeat(255)).unwrap();
     let mut world = World::new(waits, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let with_child = |id: &RunId| {
         let mut records = world.log().records().to_vec();
         for event in records.iter_mut().flat_map(|record| &mut record.events) {
@@ -143,7 +143,7 @@ fn another_step_input_is_reported() {
         Ok(charged)
     }
     let mut world = World::new(|ctx, ()| with_input(ctx, 5), &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     Replay::new("test", world.log()).against(|ctx, ()| with_input(ctx, 5)).unwrap();
     let pause = Replay::new("test", world.log()).against(|ctx, ()| with_input(ctx, 6)).unwrap_err();
     let report = pause.divergence.unwrap();
@@ -165,7 +165,7 @@ fn a_step_appended_after_the_recorded_history_is_allowed() {
     let newer = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let in_run = newer.clone();
     let mut world = World::new(move |ctx, ()| build(ctx, in_run.load(std::sync::atomic::Ordering::SeqCst)), &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     newer.store(true, std::sync::atomic::Ordering::SeqCst);
     world.signal("go", &());
     crash_and_pump(&mut world);
@@ -210,7 +210,7 @@ fn another_value_of_state_an_attribute_or_a_sent_signal_is_reported() {
     }
     for what in ["state", "signal", "attribute"] {
         let mut world = World::new(move |ctx, ()| with_value(ctx, (what, 1)), &());
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         Replay::new("test", world.log()).against(move |ctx, ()| with_value(ctx, (what, 1))).unwrap();
         let pause = Replay::new("test", world.log()).against(move |ctx, ()| with_value(ctx, (what, 2))).unwrap_err();
         assert_eq!(pause.reason, PauseReason::Diverged);
@@ -229,11 +229,11 @@ fn a_divergence_commits_nothing() {
         async move { ctx.task::<u32>(kind, &7).await }
     };
     let mut world = World::new(code, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let before = world.log().clone();
     newer.store(true, std::sync::atomic::Ordering::SeqCst);
     world.crash();
-    world.pump().unwrap_err();
+    world.run_until_idle().unwrap_err();
     assert_eq!(world.log(), &before);
 }
 
@@ -245,7 +245,7 @@ fn options_may_change_between_builds() {
         task.await
     }
     let mut world = World::new(|ctx, ()| with_options(ctx, false), &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     Replay::new("test", world.log()).against(|ctx, ()| with_options(ctx, true)).unwrap();
 }
 
@@ -255,7 +255,7 @@ fn the_order_of_a_maps_keys_is_no_divergence() {
         ctx.task("t", &serde_json::value::RawValue::from_string(text.to_owned())?).await
     }
     let mut world = World::new(|ctx, ()| with_text(ctx, r#"{"a":1,"b":2}"#), &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     Replay::new("test", world.log()).against(|ctx, ()| with_text(ctx, r#"{ "b": 2, "a": 1 }"#)).unwrap();
     Replay::new("test", world.log()).against(|ctx, ()| with_text(ctx, r#"{"a":1,"b":3}"#)).unwrap_err();
 }

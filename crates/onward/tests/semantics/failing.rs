@@ -27,7 +27,7 @@ fn join_all_fails_with_what_failed_first_in_the_log() {
         join_all(tasks.into_iter().map(|task| async move { Ok(task.await? + 1) })).await
     }
     for mut world in [World::new(plain, &()), World::new(hidden, &())] {
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         for (nth, failure) in [(2, "last of the list"), (0, "first of the list")] {
             fail_nth(&mut world, nth, failure);
         }
@@ -49,7 +49,7 @@ fn what_fails_without_an_answer_has_failed_before_what_needs_one() {
     }
     type LaneFuture<'a> = std::pin::Pin<Box<dyn Future<Output = Result<u32>> + Send + 'a>>;
     let mut world = World::new(code, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     fail_nth(&mut world, 0, "the task");
     world.signal("go", &());
     crash_and_pump(&mut world);

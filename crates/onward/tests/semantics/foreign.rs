@@ -109,6 +109,6 @@ fn a_signal_that_was_received_is_a_neighbor_too() {
         &(),
     );
     world.signal("go", &());
-    let pause = world.pump().unwrap_err().into_pause().unwrap();
+    let pause = world.run_until_idle().unwrap_err().into_pause().unwrap();
     says(&pause.message, &["after signal `go` (#1, call id 0), before the next call (call id 1)"]);
 }

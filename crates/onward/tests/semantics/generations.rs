@@ -35,7 +35,7 @@ fn a_signal_that_lands_while_the_run_continues_goes_along() {
     let continuing = world.activate().unwrap().unwrap();
     world.signal("s", &3);
     assert!(!world.commit(continuing), "what came meanwhile is taken along");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "[0,1,2,3]");
 }
 
@@ -56,7 +56,7 @@ fn a_signal_set_aside_for_a_wait_goes_along_when_the_run_continues() {
         result
     }
     let mut world = World::new(keep_waiting, &0);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     fire_next(&mut world);
     world.signal("s", &7);
     crash_and_pump(&mut world);
@@ -64,12 +64,12 @@ fn a_signal_set_aside_for_a_wait_goes_along_when_the_run_continues() {
 
     // The same when the signal arrives while the continuing commit is on its way.
     let mut world = World::new(keep_waiting, &0);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     fire_next(&mut world);
     let continuing = world.activate().unwrap().unwrap();
     world.signal("s", &7);
     assert!(!world.commit(continuing));
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "[7]");
 }
 
@@ -87,7 +87,7 @@ fn a_cancel_that_the_code_had_no_chance_to_see_reaches_the_next_generation() {
     }
     let cancel = || CancelRequested { reason: "enough".to_owned() };
     let mut world = World::new(twice, &1);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("s", &1);
     world.input(cancel()).unwrap();
     crash_and_pump(&mut world);
@@ -97,12 +97,12 @@ fn a_cancel_that_the_code_had_no_chance_to_see_reaches_the_next_generation() {
 
     // The same when the request arrives while the continuing commit is on its way.
     let mut world = World::new(twice, &1);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("s", &1);
     let continuing = world.activate().unwrap().unwrap();
     world.input(cancel()).unwrap();
     assert!(!world.commit(continuing));
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Canceled);
 
     // Through a generation that waits for nothing, the request is carried on.
@@ -117,7 +117,7 @@ fn a_cancel_that_the_code_had_no_chance_to_see_reaches_the_next_generation() {
         }
     }
     let mut world = World::new(hasty, &0);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("s", &());
     world.input(cancel()).unwrap();
     crash_and_pump(&mut world);
@@ -133,7 +133,7 @@ fn a_cancel_that_the_code_has_seen_does_not_follow_it() {
         }
     }
     let mut world = World::new(stubborn, &0);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.input(CancelRequested { reason: String::new() }).unwrap();
     crash_and_pump(&mut world);
     assert_eq!(world.status(), Status::Waiting);
@@ -170,7 +170,7 @@ fn answered_in(world: &World, id: &str) -> Vec<usize> {
 fn an_update_that_the_code_had_no_chance_to_answer_is_answered_by_the_next_generation() {
     for crash in [false, true] {
         let mut world = World::new(counter, &0);
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         add(&mut world, "u1", 1);
         world.signal("next", &false);
         add(&mut world, "u2", 2);
@@ -180,7 +180,7 @@ fn an_update_that_the_code_had_no_chance_to_answer_is_answered_by_the_next_gener
         if crash {
             world.crash();
         }
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         assert_eq!(world.generation(), 1);
         world.signal("next", &true);
         crash_and_pump(&mut world);
@@ -201,7 +201,7 @@ fn an_update_waits_for_its_handler_over_generations() {
         counter(ctx, 0).await
     }
     let mut world = World::new(late, &0);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     add(&mut world, "u1", 5);
     world.signal("next", &true);
     for _ in 0..3 {
@@ -247,7 +247,7 @@ fn evolving_world(first_build: u32) -> (World, Arc<AtomicU32>) {
 #[test]
 fn a_run_that_was_past_the_change_before_it_existed_lives_with_the_oldest_version() {
     let (mut world, build) = evolving_world(0);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     build.store(1, Ordering::SeqCst);
     world.signal("end", &());
     crash_and_pump(&mut world);
@@ -257,7 +257,7 @@ fn a_run_that_was_past_the_change_before_it_existed_lives_with_the_oldest_versio
 #[test]
 fn a_run_that_comes_to_the_change_takes_the_newest_version_and_keeps_it() {
     let (mut world, build) = evolving_world(1);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     build.store(2, Ordering::SeqCst);
     world.signal("end", &());
     crash_and_pump(&mut world);
@@ -267,12 +267,12 @@ fn a_run_that_comes_to_the_change_takes_the_newest_version_and_keeps_it() {
 #[test]
 fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
     let (mut world, _) = evolving_world(0);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     // The old run counts as version 2 for code whose oldest version is 2, and then makes another call than the recorded step.
     Replay::new("test", world.log()).against(|ctx, ()| evolving(ctx, 2)).unwrap_err();
 
     let (mut world, _) = evolving_world(1);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let forgetful = |ctx: Ctx, ()| async move {
         ctx.step("before", async || Ok::<_, Failure>(())).await?;
         ctx.version("new-mail", 3, 4);
@@ -289,7 +289,7 @@ fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
 #[test]
 fn a_version_that_the_code_does_not_know_yet_pauses_the_run_and_says_that_the_code_is_older() {
     let (mut world, _) = evolving_world(1);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let older = |ctx: Ctx, ()| async move {
         ctx.step("before", async || Ok::<_, Failure>(())).await?;
         ctx.version("new-mail", 1, 1);
@@ -305,7 +305,7 @@ fn a_version_that_the_code_does_not_know_yet_pauses_the_run_and_says_that_the_co
 #[test]
 fn a_version_is_durable_before_a_step_follows_from_it() {
     let (mut world, _) = evolving_world(1);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let names = world.event_names();
     let position = |name: &str| names.iter().position(|other| *other == name).unwrap();
     let second_step = names.iter().rposition(|name| *name == "step_completed").unwrap();
@@ -350,7 +350,7 @@ fn a_run_that_looked_before_it_continued_saw_the_same_on_every_replay() {
             if crash {
                 world.crash();
             }
-            world.pump().unwrap();
+            world.run_until_idle().unwrap();
             assert_eq!(world.output(), "[0,[7,8]]", "way {way}, crash {crash}");
             let old = &world.past_logs()[0];
             Replay::new("test", old).against(look_and_continue).unwrap();

@@ -66,12 +66,12 @@ fn a_combinator_that_is_kept_is_woken_in_whichever_select_it_is_polled() {
                 if crash {
                     world.crash();
                 }
-                world.pump().unwrap();
+                world.run_until_idle().unwrap();
                 if !world.status().is_closed() {
                     world.signal(name, &value);
                 }
             }
-            world.pump().unwrap();
+            world.run_until_idle().unwrap();
             let expected = if matches!(kept, Kept::Race) { "\"[1] 2\"" } else { "\"[1, 2] 3\"" };
             assert_eq!(world.output(), expected, "{kept:?}, crash {crash}");
         }
@@ -102,17 +102,17 @@ fn a_combinator_that_is_kept_can_be_awaited_alone_in_a_join_and_with_a_limit() {
     for kept in KEPT {
         for way in 0..4 {
             let mut world = World::new(then, &(kept, way));
-            world.pump().unwrap();
+            world.run_until_idle().unwrap();
             fire_next(&mut world);
-            world.pump().unwrap();
+            world.run_until_idle().unwrap();
             if way == 1 {
                 fire_next(&mut world);
-                world.pump().unwrap();
+                world.run_until_idle().unwrap();
             }
             for (name, value) in [("a", 1), ("b", 2)] {
                 if !world.status().is_closed() {
                     world.signal(name, &value);
-                    world.pump().unwrap();
+                    world.run_until_idle().unwrap();
                 }
             }
             let expected = if matches!(kept, Kept::Race) { "[1]" } else { "[1,2]" };
@@ -146,11 +146,11 @@ fn a_step_in_a_combinator_that_is_kept_is_polled_when_it_makes_progress() {
         },
         &(),
     );
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     fire_next(&mut world);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     sender.send(7).unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "[7]");
 }
 

@@ -23,7 +23,7 @@ fn signals_that_come_faster_than_the_code_are_taken_in_their_order() {
         Ok(seen)
     }
     let mut world = World::new(three, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     for n in 1..=3 {
         world.signal("s", &n);
     }
@@ -62,7 +62,7 @@ fn a_pattern_takes_every_fitting_name_in_the_order_of_arrival() {
         Ok(seen)
     }
     let mut world = World::new(listen, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("admin.stop", &0);
     world.signal("user.b", &1);
     world.signal("user.a", &2);
@@ -170,7 +170,7 @@ fn an_update_is_answered_once_and_its_change_is_there_on_every_replay() {
 #[test]
 fn an_update_that_came_before_its_handler_waits_for_it() {
     let mut world = World::new(adding, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     update(&mut world, "early", 4);
     crash_and_pump(&mut world);
     assert_eq!(answers(&world), [""; 0]);
@@ -202,7 +202,7 @@ fn an_update_behind_the_signal_that_ends_the_run_is_not_answered_by_code_that_ha
     for meanwhile in [false, true] {
         let mut world = World::new(adding, &());
         world.signal("open", &());
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         world.signal("close", &());
         if meanwhile {
             let ending = world.activate().unwrap().unwrap();
@@ -262,7 +262,7 @@ fn looking_for_a_signal_beside_a_step_commits_once_for_each_thing_that_may_have_
         assert_eq!(activate(&mut world), 1, "the signal has come");
         gate.open.store(true, Ordering::SeqCst);
         world.crash();
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         assert_eq!(world.output(), "[2,7]", "the second attempt of the step, and the signal");
     }
 }

@@ -86,5 +86,5 @@ fn fire_next(world: &mut World) {
 /// Kills the process and continues the run in another one.
 fn crash_and_pump(world: &mut World) {
     world.crash();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
 }

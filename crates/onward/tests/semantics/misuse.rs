@@ -17,7 +17,7 @@ where
     Fut: Future<Output = Result<()>> + Send + 'static,
 {
     let mut world = World::new(code, &());
-    let pause = world.pump().expect_err("the code does what it must not").into_pause().unwrap();
+    let pause = world.run_until_idle().expect_err("the code does what it must not").into_pause().unwrap();
     assert_eq!(pause.reason, PauseReason::ActivationFailed);
     assert_eq!(pause.divergence, None);
     pause.message
@@ -137,7 +137,7 @@ fn a_foreign_select_over_ours_is_polled_like_ours_or_named() {
         },
         &(),
     );
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("b", &2);
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "2");
@@ -252,7 +252,7 @@ fn a_step_that_panics_fails_with_its_own_words_and_is_tried_again() {
         step.retry(2).await
     }
     let mut world = World::new(flow, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let failure = world.log().events().find_map(|(_, event)| match event {
         onward_core::Event::StepFailed(event) => Some(event.failure.clone()),
         _ => None,
@@ -298,7 +298,7 @@ fn looking_into_the_mailbox_as_often_as_one_likes_is_fine_when_something_is_awai
     }
     let mut world = World::new(patient, &());
     for _ in 0..20 {
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         crate::fire_next(&mut world);
     }
     world.signal("s", &());
@@ -476,11 +476,11 @@ fn a_future_that_is_polled_after_it_was_ready_pauses_the_run_with_its_name() {
         let mut world = World::new(again, &(way as u32));
         world.signal("s", &1);
         world.signal("s", &2);
-        let fault = match world.pump() {
+        let fault = match world.run_until_idle() {
             Err(fault) => fault,
             Ok(()) => {
                 crate::fire_next(&mut world);
-                world.pump().unwrap_err()
+                world.run_until_idle().unwrap_err()
             }
         };
         let Fault::Misuse(message) = fault else { panic!("{way}: {fault:?}") };

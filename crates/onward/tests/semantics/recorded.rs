@@ -284,13 +284,13 @@ fn a_float_that_is_not_a_number_is_a_final_failure_wherever_it_would_be_recorded
         Ok(vec![1.0, f64::INFINITY])
     }
     let mut world = World::new(step, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let failure = world.outcome().unwrap().unwrap_err();
     assert!(!failure.retryable && failure.message.contains("a float that is not a number cannot be recorded"), "{failure}");
     assert_eq!(crate::count(&world, "step_failed"), 1, "the same code would return the same again");
 
     let mut world = World::new(output, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let failure = world.outcome().unwrap().unwrap_err();
     assert!(!failure.retryable && failure.message.contains("the output cannot be recorded: an infinite float"), "{failure}");
 }
@@ -324,7 +324,7 @@ fn an_option_in_an_option_is_a_final_failure_wherever_it_would_be_recorded() {
         Ok(vec![None, Some(())])
     }
     for mut world in [World::new(step, &()), World::new(output, &())] {
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         let failure = world.outcome().unwrap().unwrap_err();
         assert!(!failure.retryable && failure.message.contains("a null inside an option cannot be recorded"), "{failure}");
         assert!(crate::count(&world, "step_failed") <= 1, "the same code would return the same again");
@@ -333,6 +333,6 @@ fn an_option_in_an_option_is_a_final_failure_wherever_it_would_be_recorded() {
     async fn state(ctx: Ctx, _: ()) -> Result<()> {
         ctx.state().set("found", &Some(None::<u32>))
     }
-    let fault = World::new(state, &()).pump().unwrap_err();
+    let fault = World::new(state, &()).run_until_idle().unwrap_err();
     assert!(format!("{fault:?}").contains("a null inside an option cannot be recorded"), "{fault:?}");
 }

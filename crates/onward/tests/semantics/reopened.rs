@@ -33,14 +33,14 @@ fn a_failed_step_is_done_again_and_what_was_recorded_before_is_not() {
     let (broken, keys) = (Arc::new(AtomicU32::new(1)), Arc::new(Mutex::new(Vec::new())));
     let (in_broken, in_keys) = (broken.clone(), keys.clone());
     let mut world = World::new(move |ctx: Ctx, (): ()| fragile(ctx, in_broken.clone(), in_keys.clone()), &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Failed);
     world.retry().unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!((world.status(), world.generation()), (Status::Failed, 1));
     broken.store(0, Ordering::SeqCst);
     world.retry().unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!((world.output().as_str(), world.generation()), ("\"42\"", 2));
     assert_eq!(world.event_names().iter().filter(|name| **name == "step_completed").count(), 2);
     // It is the same call, so an external service can recognize it by its idempotency key.
@@ -53,16 +53,16 @@ fn a_failed_step_is_done_again_and_what_was_recorded_before_is_not() {
 #[test]
 fn a_failed_task_is_scheduled_again_and_keeps_its_key() {
     let mut world = World::new(|ctx: Ctx, (): ()| async move { ctx.task::<u64>("print", &1).await }, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let key = world.task_key(&CallId::root(0)).unwrap();
     fail_task(&mut world, "0");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Failed);
     world.retry().unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!((world.status(), world.task_key(&CallId::root(0))), (Status::Waiting, Some(key)));
     complete(&mut world, "0", "7");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "7");
 }
 
@@ -78,33 +78,33 @@ fn everything_that_failed_in_a_join_is_done_again_and_what_succeeded_stays() {
         Ok(vec![a?, b?, c?])
     };
     let mut world = World::new(code, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_ids = super::task_call_ids(&world);
     fail_task(&mut world, &call_ids[0]);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, &call_ids[1], "10");
     fail_task(&mut world, &call_ids[2]);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_last(&mut world, "20");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Failed, "{}", world.log().to_json_lines());
     world.retry().unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, &call_ids[0], "1");
     complete(&mut world, &call_ids[2], "3");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_ids = super::task_call_ids(&world);
     for call_id in &call_ids[4..] {
         complete(&mut world, call_id, "5");
     }
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "[6,30,8]");
 }
 
 #[test]
 fn a_failed_child_is_started_again_under_another_id() {
     let mut world = World::new(|ctx: Ctx, (): ()| async move { ctx.child::<u64>("parcel", &1).await }, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.children_started(), ["test/0"]);
     let failed = |call_id: &str| ChildFailed {
         call_id: CallId::parse(call_id).unwrap(),
@@ -113,13 +113,13 @@ fn a_failed_child_is_started_again_under_another_id() {
         spent: None,
     };
     world.input(failed("0")).unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.retry().unwrap();
     assert_eq!(world.children_started(), ["test/1-0"]);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Waiting);
     world.input(failed("0")).unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.retry().unwrap();
     assert_eq!(world.children_started(), ["test/2-0"]);
 }
@@ -132,9 +132,9 @@ fn a_run_that_has_undone_what_it_did_is_not_retried() {
         ctx.task::<()>("pay", &1).await
     };
     let mut world = World::new(code, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_or_fail(&mut world);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Failed);
     let log = world.log().to_json_lines();
     assert!(matches!(world.retry(), Err(Refusal::FailureHandled { .. })), "{log}");
@@ -159,23 +159,23 @@ fn code_that_failed_by_itself_is_asked_again_with_everything_it_had() {
         }
     };
     let mut world = World::new(code, &()).without_shadow_replay();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_last(&mut world, "7");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Failed);
     fixed.store(1, Ordering::SeqCst);
     world.retry().unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "7");
 }
 
 #[test]
 fn only_a_failed_run_is_retried() {
     let mut world = World::new(|ctx: Ctx, (): ()| async move { ctx.task::<u64>("t", &1).await }, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert!(matches!(world.retry(), Err(Refusal::NotFailed { .. })));
     complete(&mut world, "0", "1");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert!(matches!(world.retry(), Err(Refusal::NotFailed { .. })));
 }
 
@@ -195,15 +195,15 @@ async fn names(ctx: Ctx, (): ()) -> Result<Vec<String>> {
 #[test]
 fn a_fork_has_names_of_its_own_behind_the_point_and_those_of_then_before_it() {
     let mut world = World::new(names, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let point = world.log().records().last().unwrap().last_index();
     complete_last(&mut world, "1");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let started = world.children_started();
     let mut fork = world.fork("copy", Some(point), true).unwrap();
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     complete_last(&mut fork, "1");
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     assert_eq!(fork.children_started().len(), 1);
     assert!(fork.children_started()[0].starts_with("copy/"), "{:?}", fork.children_started());
     assert!(started[0].starts_with("test/"));
@@ -215,7 +215,7 @@ fn a_fork_has_names_of_its_own_behind_the_point_and_those_of_then_before_it() {
         let call_id = call_id(world);
         let output = onward_core::Payload::json(&5).unwrap();
         world.input(onward_core::event::ChildCompleted { call_id, output, child: None, spent: None }).unwrap();
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
     }
     let read = |world: &World| world.outcome().unwrap().unwrap().read::<Vec<String>>().unwrap();
     let (original, copy) = (read(&world), read(&fork));
@@ -234,14 +234,14 @@ fn a_child_that_is_open_at_the_point_is_started_again_for_the_fork() {
         child.await
     };
     let mut world = World::new(code, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let mut fork = world.fork("copy", None, true).unwrap();
     assert_eq!(fork.children_started(), ["copy/0"]);
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     complete(&mut fork, "1", "1");
     let output = onward_core::Payload::json(&5).unwrap();
     fork.input(onward_core::event::ChildCompleted { call_id: CallId::root(0), output, child: None, spent: None }).unwrap();
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     assert_eq!((fork.output().as_str(), world.status()), ("5", Status::Waiting));
 }
 
@@ -252,14 +252,14 @@ fn signals_behind_the_point_are_kept_or_dropped_by_choice() {
         ctx.signal("x").drain::<u64>()
     };
     let mut world = World::new(code, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("x", &1);
     world.signal("x", &2);
     for (keep, expected) in [(true, "[1,2]"), (false, "[]")] {
         let mut fork = world.fork("copy", None, keep).unwrap();
-        fork.pump().unwrap();
+        fork.run_until_idle().unwrap();
         complete(&mut fork, "0", "1");
-        fork.pump().unwrap();
+        fork.run_until_idle().unwrap();
         assert_eq!(fork.output(), expected);
     }
 }
@@ -271,7 +271,7 @@ fn a_point_inside_of_a_commit_is_refused_with_the_nearest_ones() {
         Ok(a.await? + b.await?)
     };
     let mut world = World::new(code, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let Err(Refusal::NoForkPoint { why, .. }) = world.fork("copy", Some(Index(1)), true).map(drop) else { panic!("refused") };
     assert!(why.contains("0 and 2"), "{why}");
     assert!(world.fork("copy", Some(Index(2)), true).is_ok());
@@ -281,23 +281,23 @@ fn a_point_inside_of_a_commit_is_refused_with_the_nearest_ones() {
 #[test]
 fn a_fork_of_a_retried_run_and_a_retry_of_a_fork_replay() {
     let mut world = World::new(names, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_or_fail(&mut world);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Failed);
     world.retry().unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let mut fork = world.fork("copy", None, true).unwrap();
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     complete_or_fail(&mut fork);
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     assert_eq!(fork.status(), Status::Failed);
     fork.retry().unwrap();
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     let mut again = fork.fork("copy-2", None, true).unwrap();
-    again.pump().unwrap();
+    again.run_until_idle().unwrap();
     complete_last(&mut again, "1");
-    again.pump().unwrap();
+    again.run_until_idle().unwrap();
     assert!(again.children_started()[0].starts_with("copy-2/"), "{:?}", again.children_started());
 }
 
@@ -318,15 +318,15 @@ async fn pays(ctx: Ctx, (): ()) -> Result<u64> {
 #[test]
 fn a_copy_asks_again_for_what_was_approved_and_goes_on_only_then() {
     let mut world = World::new(pays, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let mut before = world.fork("before", None, true).unwrap();
-    before.pump().unwrap();
+    before.run_until_idle().unwrap();
     assert_eq!(before.status(), Status::Waiting, "nothing was decided: the question is open as it was");
     decide(&mut world, "0", true);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.event_names().last(), Some(&"task_scheduled"));
     let mut fork = world.fork("copy", None, true).unwrap();
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     assert_eq!((fork.status(), fork.event_names().last()), (Status::Paused, Some(&"run_paused")));
     let refused = fork.input(RunResumed { budget: None }).unwrap_err();
     assert!(matches!(refused, Refusal::ApprovalNeeded { count: 1, .. }), "{refused}");
@@ -334,39 +334,39 @@ fn a_copy_asks_again_for_what_was_approved_and_goes_on_only_then() {
     assert!(fork.input(RunResumed { budget: None }).is_err(), "who declines does not let it go on");
     decide(&mut fork, "0", true);
     fork.input(RunResumed { budget: None }).unwrap();
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     complete_last(&mut fork, "7");
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     assert_eq!(fork.output(), "7");
     // A declined approval stays declined, and a copy of a copy asks again.
     let again = world.fork("copy-2", None, true).unwrap().fork("copy-3", None, true).unwrap();
     assert_eq!(again.status(), Status::Paused);
     let mut declined = World::new(pays, &());
-    declined.pump().unwrap();
+    declined.run_until_idle().unwrap();
     decide(&mut declined, "0", false);
     let mut fork = declined.fork("copy", None, true).unwrap();
-    fork.pump().unwrap();
+    fork.run_until_idle().unwrap();
     assert_ne!(fork.status(), Status::Paused);
 }
 
 #[test]
 fn a_retry_asks_again_for_what_was_approved() {
     let mut world = World::new(pays, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     decide(&mut world, "0", true);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     fail_task(&mut world, "1");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Failed);
     world.retry().unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Paused);
     assert!(world.input(RunResumed { budget: None }).is_err());
     decide(&mut world, "0", true);
     world.input(RunResumed { budget: None }).unwrap();
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, "1", "7");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), "7");
 }
 
@@ -378,12 +378,12 @@ fn a_child_behind_an_approval_is_not_started_again() {
         ctx.child::<u64>("pay", &()).await
     };
     let mut world = World::new(code, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     decide(&mut world, "0", true);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let Err(Refusal::ChildBehindApproval { approval, .. }) = world.fork("copy", None, true).map(drop) else { panic!("refused") };
     assert_eq!(approval, Index(2));
     let mut earlier = world.fork("copy", Some(Index(1)), true).unwrap();
-    earlier.pump().unwrap();
+    earlier.run_until_idle().unwrap();
     assert_eq!((earlier.status(), earlier.children_started().len()), (Status::Waiting, 0));
 }

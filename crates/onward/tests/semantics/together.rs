@@ -24,7 +24,7 @@ async fn in_parallel(ctx: Ctx, tasks: u32) -> Result<Vec<u32>> {
 fn parallel_tasks_answer_in_the_order_of_the_calls_whatever_the_order_of_completion() {
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut world = World::new(in_parallel, &3);
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         let call_ids = task_call_ids(&world);
         assert_eq!(call_ids.len(), 3, "all three are scheduled before any is awaited");
         for task in order {
@@ -39,7 +39,7 @@ fn parallel_tasks_answer_in_the_order_of_the_calls_whatever_the_order_of_complet
 #[test]
 fn ten_tasks_that_end_at_once_are_each_seen_once() {
     let mut world = World::new(in_parallel, &10);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     for (n, call_id) in task_call_ids(&world).iter().enumerate().rev() {
         complete(&mut world, call_id, &n.to_string());
     }
@@ -53,7 +53,7 @@ fn ten_tasks_that_end_at_once_are_each_seen_once() {
 #[test]
 fn a_task_that_ends_while_the_run_commits_its_suspension_leaves_the_run_pending() {
     let mut world = World::new(in_parallel, &2);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_ids = task_call_ids(&world);
     complete(&mut world, &call_ids[0], "1");
     let suspension = world.activate().unwrap().expect("the run takes note of the first result");
@@ -77,10 +77,10 @@ async fn slow_or_fast(ctx: Ctx, _: ()) -> Result<String> {
 #[test]
 fn the_winner_of_a_select_survives_a_restart_and_the_losers_late_answer() {
     let mut world = World::new(slow_or_fast, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_ids = task_call_ids(&world);
     complete(&mut world, &call_ids[1], "\"fast\"");
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete(&mut world, &call_ids[0], "\"slow\"");
     crash_and_pump(&mut world);
     fire_next(&mut world);
@@ -103,9 +103,9 @@ async fn within_a_second(ctx: Ctx, _: ()) -> Result<String> {
 #[test]
 fn a_timeout_stays_a_timeout_when_the_answer_comes_later() {
     let mut world = World::new(within_a_second, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     fire_next(&mut world);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_nth(&mut world, 0, "\"sorry\"");
     crash_and_pump(&mut world);
     world.signal("end", &());
@@ -118,7 +118,7 @@ fn a_timeout_stays_a_timeout_when_the_answer_comes_later() {
 fn of_a_timer_and_an_answer_in_one_batch_the_first_in_the_log_wins() {
     for timer_first in [true, false] {
         let mut world = World::new(within_a_second, &());
-        world.pump().unwrap();
+        world.run_until_idle().unwrap();
         let call_id = task_call_ids(&world)[0].clone();
         let (timer, _) = world.next_timer().unwrap();
         if timer_first {
@@ -138,7 +138,7 @@ fn of_a_timer_and_an_answer_in_one_batch_the_first_in_the_log_wins() {
 #[test]
 fn an_answer_in_time_takes_the_timer_back_for_good() {
     let mut world = World::new(within_a_second, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_nth(&mut world, 0, "\"in time\"");
     crash_and_pump(&mut world);
     assert_eq!(world.next_timer(), None, "the timer is gone from the store");
@@ -153,7 +153,7 @@ fn an_answer_in_time_takes_the_timer_back_for_good() {
 #[test]
 fn one_failure_of_three_fails_join_all_with_its_message() {
     let mut world = World::new(in_parallel, &3);
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_ids = task_call_ids(&world);
     fail(&mut world, &call_ids[1], "no such card");
     crash_and_pump(&mut world);
@@ -172,7 +172,7 @@ fn join_all_settled_returns_the_two_that_succeeded_and_the_one_that_failed() {
         Ok(all.into_iter().map(|one| one.map_or_else(|failure| failure.message, |n| n.to_string())).collect())
     }
     let mut world = World::new(settled, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_ids = task_call_ids(&world);
     complete(&mut world, &call_ids[2], "2");
     fail(&mut world, &call_ids[1], "no such card");
@@ -189,7 +189,7 @@ async fn first_success(ctx: Ctx, _: ()) -> Result<String> {
 #[test]
 fn a_race_is_won_by_the_first_that_succeeds_not_by_the_first_that_ends() {
     let mut world = World::new(first_success, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_ids = task_call_ids(&world);
     fail(&mut world, &call_ids[0], "busy");
     crash_and_pump(&mut world);
@@ -202,7 +202,7 @@ fn a_race_is_won_by_the_first_that_succeeds_not_by_the_first_that_ends() {
 #[test]
 fn a_race_in_which_all_fail_fails_with_every_reason() {
     let mut world = World::new(first_success, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     let call_ids = task_call_ids(&world);
     fail(&mut world, &call_ids[1], "closed");
     fail(&mut world, &call_ids[0], "busy");
@@ -226,7 +226,7 @@ fn a_loser_that_is_canceled_answers_promptly_when_it_is_awaited() {
         Ok(format!("{fast}, {outcome:?}, {}", failure.code))
     }
     let mut world = World::new(cancel_the_loser, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_nth(&mut world, 1, "\"fast\"");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "\"fast, Canceled, canceled\"");
@@ -242,7 +242,7 @@ fn join_all_over_a_canceled_task_fails_instead_of_hanging() {
         join_all([kept, canceled]).await
     }
     let mut world = World::new(join_canceled, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_nth(&mut world, 0, "0");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "failed: task `work` was canceled");
@@ -260,7 +260,7 @@ fn canceling_tells_whether_it_was_in_time_and_whether_it_was_the_first() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let in_run = seen.clone();
     let mut world = World::new(move |ctx, _: ()| outcomes(ctx, in_run.clone()), &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     complete_nth(&mut world, 0, "null");
     world.signal("go", &());
     crash_and_pump(&mut world);
@@ -278,7 +278,7 @@ fn a_wait_with_a_deadline_goes_on_without_the_signal_and_the_signal_stays_for_th
         Ok((first, ctx.signal("s").recv().await?))
     }
     let mut world = World::new(patient, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     fire_next(&mut world);
     crash_and_pump(&mut world);
     world.signal("s", &9);
@@ -327,15 +327,15 @@ fn an_attempt_that_outlives_its_step_does_not_keep_the_step() {
     let kept = Kept::default();
     let in_run = kept.clone();
     let mut world = World::new(move |ctx, (): ()| lose(ctx, in_run.clone()), &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     world.signal("go", &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Waiting, "no step runs any more");
     let attempt = kept.lock().unwrap().pop().unwrap();
     assert_eq!((attempt.number, attempt.idempotency_key().len()), (1, 32), "it still knows what it is");
     drop(attempt);
     world.signal("end", &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.status(), Status::Completed);
 }
 
@@ -402,7 +402,7 @@ fn of_several_that_were_answered_before_the_one_with_the_lower_index_wins_whatev
         for (swapped, second_is_first, crash) in (0..8).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0)).collect::<Vec<_>>()
         {
             let mut world = World::new(tie, &(how, swapped));
-            world.pump().unwrap();
+            world.run_until_idle().unwrap();
             let order = if second_is_first { [1, 0] } else { [0, 1] };
             for nth in order {
                 complete_nth(&mut world, nth, &format!("\"task {nth}\""));
@@ -411,7 +411,7 @@ fn of_several_that_were_answered_before_the_one_with_the_lower_index_wins_whatev
             if crash {
                 world.crash();
             }
-            world.pump().unwrap();
+            world.run_until_idle().unwrap();
             let expected = format!("\"task {}\"", order[0]);
             assert_eq!(world.output(), expected, "{how:?}, swapped {swapped}, crash {crash}");
         }
@@ -432,7 +432,7 @@ fn a_race_sees_the_answers_of_all_its_arms_in_the_order_of_the_log() {
         race([two, Box::pin(b)]).await
     }
     let mut world = World::new(two_against_one, &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     for nth in 0..3 {
         complete_nth(&mut world, nth, &format!("\"task {nth}\""));
     }
@@ -495,6 +495,6 @@ fn what_a_run_keeps_in_memory_does_not_grow_with_what_it_has_done() {
     assert_eq!(world.activate().unwrap(), None);
     assert_eq!(world.entries(), 2, "as much after a replay");
     world.signal("end", &());
-    world.pump().unwrap();
+    world.run_until_idle().unwrap();
     assert_eq!(world.output(), ROUNDS.to_string());
 }

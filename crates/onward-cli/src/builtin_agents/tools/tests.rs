@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Tables;
 
 #[test]
-fn a_name_that_nobody_offers_or_that_two_do_is_refused() {
+fn a_missing_or_ambiguous_name_is_refused() {
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
     let checked = |text: &str, before: &[&str]| {
         let tables: Tables = toml::from_str(&format!("[mcp.x]\ncommand = \"c\"\n{text}\n")).unwrap();

@@ -6,7 +6,7 @@
 //! Invariant CH1: the printed part of a draft is a prefix of its text, or is declared void before other text is printed.
 
 use onward_core::CallId;
-use onward_core::stream::Spoken;
+use onward_core::stream::TaskFrame;
 use serde_json::Value;
 
 /// Text to print.
@@ -41,18 +41,18 @@ pub struct Drafts {
 }
 
 impl Drafts {
-    pub fn hear(&mut self, spoken: &Spoken) -> NewText {
-        let task = (spoken.generation, spoken.task.clone());
-        let Ok(frame) = spoken.frame.read::<Value>() else { return NewText::Nothing };
+    pub fn push(&mut self, task_frame: &TaskFrame) -> NewText {
+        let task = (task_frame.generation, task_frame.task.clone());
+        let Ok(frame) = task_frame.frame.read::<Value>() else { return NewText::Nothing };
         let kind = frame.get("type").and_then(Value::as_str).unwrap_or_default();
         let at = self.drafts.iter().position(|draft| draft.task == task);
         // Only model calls start with this frame.
-        let Some(at) = at.or_else(|| (kind == "begin" && spoken.seq == 0).then(|| self.add(task))) else {
+        let Some(at) = at.or_else(|| (kind == "begin" && task_frame.seq == 0).then(|| self.add(task))) else {
             return NewText::Nothing;
         };
         let draft = &mut self.drafts[at];
-        draft.is_followed = (draft.is_followed && spoken.seq == draft.seq) || spoken.seq == 0;
-        draft.seq = spoken.seq + 1;
+        draft.is_followed = (draft.is_followed && task_frame.seq == draft.seq) || task_frame.seq == 0;
+        draft.seq = task_frame.seq + 1;
         if !matches!(kind, "text" | "refusal") || !draft.is_followed {
             return NewText::Nothing;
         }

@@ -31,7 +31,7 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 
 impl Editor {
     /// Processes keyboard bytes and returns the completed messages.
-    pub fn press(&mut self, bytes: &[u8]) -> Vec<Typed> {
+    pub fn handle_keys(&mut self, bytes: &[u8]) -> Vec<Typed> {
         let mut all = std::mem::take(&mut self.rest);
         all.extend_from_slice(bytes);
         let (mut typed, mut rest) = (Vec::new(), all.as_slice());

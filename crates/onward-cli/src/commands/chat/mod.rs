@@ -29,7 +29,7 @@ use crate::connection::{Connection, Endpoint};
 use crate::directory::{own_command, shell_path, shell_word};
 use crate::error::{Exit, INTERRUPTED, Mistake, RUN_FAILED};
 use crate::new_id;
-use crate::output::say;
+use crate::output::print_stderr;
 use crate::serving::{mark, shutdown_signal};
 pub use screen::Screen;
 use session::{ChatEnd, ChatSession};
@@ -38,7 +38,7 @@ use session::{ChatEnd, ChatSession};
 const WORKER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Polling interval of that wait.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Shutdown time after which a note is printed.
 const AT_ONCE: Duration = Duration::from_millis(500);
@@ -114,7 +114,7 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<()> {
 pub async fn leave(worker: Onward) {
     let (stopped, mut shutdown) = (shutdown_signal(), std::pin::pin!(worker.shutdown()));
     if tokio::time::timeout(AT_ONCE, &mut shutdown).await.is_err() {
-        say("waiting for running work to finish; press Ctrl-C to exit at once");
+        print_stderr("waiting for running work to finish; press Ctrl-C to exit at once");
         tokio::select! {
             () = shutdown => {}
             () = stopped => {}
@@ -164,7 +164,7 @@ async fn connect(waits: bool, global: &Global) -> Result<Connection> {
         match Connection::to_write(global).await {
             Err(error) if waits && error.downcast_ref().is_some_and(is_unreachable) => {
                 if !std::mem::replace(&mut has_printed, true) {
-                    say(&format!("{error}; waiting for the server"));
+                    print_stderr(&format!("{error}; waiting for the server"));
                 }
                 tokio::time::sleep(stream::ASK_AGAIN).await;
             }
@@ -199,7 +199,7 @@ async fn check_agent(connection: &Connection, agent: &Name, tools_of: Option<&[S
         if let Some(tools_of) = tools_of {
             let tools: Vec<String> = tools_of.iter().map(|name| format!("`{name}`")).collect();
             let with = if tools.is_empty() { String::new() } else { format!(" (MCP servers: {})", tools.join(", ")) };
-            say(&format!(
+            print_stderr(&format!(
                 "no worker serves agent `{agent}` of the settings yet{with}; waiting for it; available agents: {there}"
             ));
             return Ok(());
@@ -208,7 +208,7 @@ async fn check_agent(connection: &Connection, agent: &Name, tools_of: Option<&[S
         if until.is_none() {
             let is_known = connection.list_runs(query.clone()).await.is_ok_and(|page| !page.runs.is_empty());
             if is_known {
-                say(&format!("no worker serves agent `{agent}`; waiting for one to start; available agents: {there}"));
+                print_stderr(&format!("no worker serves agent `{agent}`; waiting for one to start; available agents: {there}"));
             }
             until = Some(if is_known { now + WORKER_PATIENCE } else { now });
         }
@@ -216,7 +216,7 @@ async fn check_agent(connection: &Connection, agent: &Name, tools_of: Option<&[S
             let hint = format!("use one of: {there}; or wait for a worker with `--wait`");
             return Err(Mistake::usage(ErrorCode::Usage, format!("no worker serves agent `{agent}`"), &hint).into());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -228,13 +228,13 @@ impl Chat {
             match self.connection.read_head(key.clone()).await {
                 Err(error) if self.waits && error.consequence() == Consequence::Retry => {
                     if !std::mem::replace(&mut has_printed, true) {
-                        say(&format!("{error}; waiting for the server"));
+                        print_stderr(&format!("{error}; waiting for the server"));
                     }
                     tokio::time::sleep(stream::ASK_AGAIN).await;
                 }
                 answer => {
                     if has_printed {
-                        say("connected to the server");
+                        print_stderr("connected to the server");
                     }
                     return answer;
                 }
@@ -298,7 +298,7 @@ impl Chat {
             ChatEnd::Closed(_) => {}
             ChatEnd::Left => {
                 if session.actions.open() > 0 {
-                    say(&format!("inputs that were not acknowledged and may be lost: {}", session.actions.open()));
+                    print_stderr(&format!("inputs that were not acknowledged and may be lost: {}", session.actions.open()));
                 }
                 if session.has_begun() {
                     let run =
@@ -308,7 +308,7 @@ impl Chat {
                         (false, true) => "the run is saved",
                         (false, false) => "the run continues",
                     };
-                    say(&format!("{kept}; return to the chat with: {}{run}", self.again));
+                    print_stderr(&format!("{kept}; return to the chat with: {}{run}", self.again));
                 }
             }
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::editor::Editor;
-use crate::output::{Style, escape, json_line, say};
+use crate::output::{Style, escape, json_line, print_stderr};
 
 const INDENT: &str = "  ";
 
@@ -41,7 +41,7 @@ impl Screen {
             Screen::Terminal(terminal) => terminal.line(&text, Style::dim),
             Screen::Plain { .. } => {
                 self.end_words()?;
-                say(&text);
+                print_stderr(&text);
                 Ok(())
             }
             Screen::Json => Ok(()),

@@ -32,13 +32,13 @@ use crate::new_id;
 use crate::output::{Style, escape, stop_text, time};
 
 /// Polling interval for an idle run, while the next line or the end of input waits for that.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time without frames after which the session checks why the run makes no progress.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Polling interval for approvals of descendants and for a stopped agent: the stream of the run has neither.
-const LOOK_BELOW: Duration = Duration::from_millis(500);
+const DESCENDANTS_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Page size when entries were missed.
 const MISSED: usize = 100;
@@ -146,8 +146,8 @@ impl ChatSession {
                 .note(&format!("last {} of {all} entries; `onward run entries {id}` shows the others", page.entries.len()))?;
         }
         self.show_page(&page)?;
-        self.look_for_questions().await?;
-        let view = patiently(|| self.connection.read_run(self.key.clone())).await?;
+        self.reload_questions().await?;
+        let view = retry_while_unreachable(|| self.connection.read_run(self.key.clone())).await?;
         self.print_stop(&view)?;
         if let Some(pause) = &view.pause {
             self.print_pause(pause).await?;
@@ -161,10 +161,10 @@ impl ChatSession {
         if self.questions.is_empty() {
             self.screen.prompt("> ")?;
         }
-        let mut look = tokio::time::interval(LOOK);
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
         let mut silent_since = tokio::time::Instant::now();
-        let mut look_below = tokio::time::interval(LOOK_BELOW);
-        look_below.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut poll_descendants = tokio::time::interval(DESCENDANTS_POLL_INTERVAL);
+        poll_descendants.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_held = self.waits || self.has_ended;
             tokio::select! {
@@ -176,16 +176,16 @@ impl ChatSession {
                 stream = next(&mut self.stream) => {
                     silent_since = tokio::time::Instant::now();
                     match stream {
-                        Some(stream) => if let Some(over) = self.hear(stream).await? {
+                        Some(stream) => if let Some(over) = self.handle_stream_event(stream).await? {
                             return Ok(over);
                         },
                         None => self.stream = None,
                     }
                 }
                 Some((action, outcome)) = self.actions.done.recv() => self.took(action, outcome)?,
-                _ = look_below.tick(), if self.stream.is_some() && !self.is_away => self.look_below().await?,
-                _ = look.tick() => {
-                    if is_held && self.actions.open() == 0 && self.has_come_to_rest().await? {
+                _ = poll_descendants.tick(), if self.stream.is_some() && !self.is_away => self.poll_descendants().await?,
+                _ = poll.tick() => {
+                    if is_held && self.actions.open() == 0 && self.is_settled().await? {
                         self.waits = false;
                         if self.has_ended {
                             return Ok(ChatEnd::Left);
@@ -211,7 +211,7 @@ impl ChatSession {
             }
             TerminalInput::Keys(keys) => {
                 let Screen::Terminal(terminal) = &mut self.screen else { return Ok(None) };
-                let typed = terminal.editor.press(&keys);
+                let typed = terminal.editor.handle_keys(&keys);
                 terminal.typed()?;
                 for typed in typed {
                     let Typed::Message(message) = typed else { return Ok(Some(ChatEnd::Left)) };
@@ -317,7 +317,7 @@ impl ChatSession {
         Ok(())
     }
 
-    async fn hear(&mut self, stream: StreamEvent) -> Result<Option<ChatEnd>> {
+    async fn handle_stream_event(&mut self, stream: StreamEvent) -> Result<Option<ChatEnd>> {
         match stream {
             StreamEvent::Away => {
                 self.is_away = true;
@@ -336,7 +336,7 @@ impl ChatSession {
                     }
                 }
                 if has_some && !self.questions.is_empty() {
-                    self.look_for_questions().await?;
+                    self.reload_questions().await?;
                 }
             }
         }
@@ -345,8 +345,8 @@ impl ChatSession {
 
     async fn take_frame(&mut self, content: StreamContent) -> Result<Option<ChatEnd>> {
         match content {
-            StreamContent::Spoken(spoken) => {
-                let words = self.drafts.hear(&spoken);
+            StreamContent::TaskFrame(task_frame) => {
+                let words = self.drafts.push(&task_frame);
                 self.show_words(words)?;
             }
             StreamContent::AttemptReset(reset) => self.drafts.reset(reset.generation, &reset.task),
@@ -381,7 +381,7 @@ impl ChatSession {
                     let page = self.entries(EntryQuery { leaf, limit: MISSED, ..EntryQuery::default() }).await?;
                     self.show_page(&page)?;
                 }
-                self.look_for_questions().await?;
+                self.reload_questions().await?;
             }
             StreamContent::End(end) => {
                 self.print_end(end.status).await?;
@@ -395,7 +395,7 @@ impl ChatSession {
     async fn print_pause(&mut self, pause: &RunPaused) -> Result<()> {
         self.is_paused = true;
         let advice = if pause.reason == PauseReason::BudgetExhausted {
-            let head = patiently(|| self.connection.read_head(self.key.clone())).await?;
+            let head = retry_while_unreachable(|| self.connection.read_head(self.key.clone())).await?;
             format!("resume it with `{}`", budget::resume_command(&head, time::now()))
         } else {
             format!("`onward run show {}` shows details", crate::directory::shell_word(self.key.id.as_str()))
@@ -518,19 +518,19 @@ impl ChatSession {
     }
 
     /// Reloads the open approvals of the run and its descendants, with retries. Known ones may have been decided elsewhere.
-    async fn look_for_questions(&mut self) -> Result<()> {
-        let open = patiently(|| self.open_questions()).await?;
+    async fn reload_questions(&mut self) -> Result<()> {
+        let open = retry_while_unreachable(|| self.open_questions()).await?;
         self.take_questions(open)
     }
 
     /// Polls for what no frame reports. Ignores an unreachable server until the next tick.
-    async fn look_below(&mut self) -> Result<()> {
+    async fn poll_descendants(&mut self) -> Result<()> {
         match self.open_questions().await {
             Err(error) if error.consequence() == Consequence::Retry => return Ok(()),
             open => self.take_questions(open?)?,
         }
         if self.is_expecting && self.actions.open() == 0 && self.sent.is_empty() {
-            self.has_come_to_rest().await?;
+            self.is_settled().await?;
         }
         Ok(())
     }
@@ -570,11 +570,11 @@ impl ChatSession {
     }
 
     async fn entries(&self, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
-        patiently(|| self.connection.read_entries(EntriesRequest { run: self.key.clone(), query })).await
+        retry_while_unreachable(|| self.connection.read_entries(EntriesRequest { run: self.key.clone(), query })).await
     }
 
     /// Returns whether the run waits for outside input and every entry so far was printed.
-    async fn has_come_to_rest(&mut self) -> Result<bool> {
+    async fn is_settled(&mut self) -> Result<bool> {
         if self.is_away || !self.has_begun() {
             return Ok(!self.has_begun());
         }
@@ -584,11 +584,11 @@ impl ChatSession {
         };
         // The end of a run is printed when its frame arrives.
         let asks_below = view.awaits(AwaitedKind::Child) && !self.questions.is_empty();
-        if rest(&view) != RunProgress::Waits && !asks_below {
+        if progress_of(&view) != RunProgress::Waits && !asks_below {
             return Ok(false);
         }
         if view.awaits(AwaitedKind::Approval) && self.questions.is_empty() {
-            self.look_for_questions().await?;
+            self.reload_questions().await?;
         }
         let page = self.entries(EntryQuery { limit: 1, ..EntryQuery::default() }).await?;
         let has_shown = page.leaf.is_none_or(|leaf| self.shown.contains(&leaf));
@@ -619,7 +619,7 @@ impl ChatSession {
             found.retain(|blocker| blocker.task.is_none());
         } else {
             let Ok(view) = self.connection.read_run(self.key.clone()).await else { return Ok(()) };
-            self.is_expecting = rest(&view) == RunProgress::Busy || !self.sent.is_empty();
+            self.is_expecting = progress_of(&view) == RunProgress::Busy || !self.sent.is_empty();
             // Failed attempts and their next time were printed when they failed.
             found.retain(|blocker| blocker.task.is_some() && blocker.why != BlockReason::Retries);
         }
@@ -633,7 +633,7 @@ impl ChatSession {
 
     async fn print_end(&mut self, status: Status) -> Result<()> {
         self.screen.document(&json!({"type": "end", "status": status}))?;
-        let view = patiently(|| self.connection.read_run(self.key.clone())).await?;
+        let view = retry_while_unreachable(|| self.connection.read_run(self.key.clone())).await?;
         let why = match view.outcome {
             // The failure of a canceled run only repeats the status that is printed below.
             Some(Err(failure)) if failure.is_canceled() => view.cancel_reason.filter(|reason| reason != CANCELED_HERE),
@@ -660,10 +660,12 @@ async fn next(stream: &mut Option<Listener>) -> Option<StreamEvent> {
     }
 }
 
-/// Retries `ask` while the server is unreachable. The stream reader reports that to the user.
-async fn patiently<T, F: Future<Output = Result<T, RuntimeError>>>(ask: impl Fn() -> F) -> Result<T, RuntimeError> {
+/// Retries `request` while the server is unreachable. The stream reader reports that to the user.
+async fn retry_while_unreachable<T, F: Future<Output = Result<T, RuntimeError>>>(
+    request: impl Fn() -> F,
+) -> Result<T, RuntimeError> {
     loop {
-        match ask().await {
+        match request().await {
             Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(ASK_AGAIN).await,
             answer => return answer,
         }
@@ -671,7 +673,7 @@ async fn patiently<T, F: Future<Output = Result<T, RuntimeError>>>(ask: impl Fn(
 }
 
 /// Classifies a run: working, waiting for outside input, or closed.
-fn rest(view: &RunView) -> RunProgress {
+fn progress_of(view: &RunView) -> RunProgress {
     let awaits = |kind| view.awaits(kind);
     match view.head.status {
         Status::Pending | Status::Running => RunProgress::Busy,

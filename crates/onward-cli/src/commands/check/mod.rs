@@ -18,7 +18,7 @@ use crate::commands::run::format_pause;
 use crate::error::{Exit, FAILURE};
 use crate::modes::create_private;
 use crate::new_id::random_u64;
-use crate::output::{Cell, Style, TextTable, cells, json_line, print, say};
+use crate::output::{Cell, Style, TextTable, cells, json_line, print, print_stderr};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -54,7 +54,7 @@ pub async fn execute(args: CheckArgs, global: &Global) -> Result<()> {
     };
     if let Some(file) = &args.save {
         std::fs::copy(&runs, file).with_context(|| format!("cannot write {}", file.display()))?;
-        say(&format!("wrote {count} runs to {}", file.display()));
+        print_stderr(&format!("wrote {count} runs to {}", file.display()));
     }
     let Some((program, arguments)) = args.command.split_first() else { return Ok(()) };
     let verdicts = match count {

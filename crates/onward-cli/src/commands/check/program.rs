@@ -11,10 +11,10 @@ use onward::check::{FOLDER, RUNS, RunToCheck, VERDICTS, Verdict};
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 
-use crate::output::{Progress, say};
+use crate::output::{Progress, print_stderr};
 
 /// Polling interval of the verdicts, and time for the program to exit after the last one.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Length of the shown end of a failed program's output.
@@ -42,7 +42,7 @@ pub async fn check(program: &str, arguments: &[String], folder: &Path, count: u6
             drop(timeout(GRACE, child.wait()).await); // after the timeout it is killed on drop
             return Ok(found);
         }
-        if let Ok(status) = timeout(LOOK, child.wait()).await {
+        if let Ok(status) = timeout(POLL_INTERVAL, child.wait()).await {
             let found = read(&verdicts)?; // verdicts written just before the exit
             return if found.len() as u64 == count { Ok(found) } else { Err(ended(&status?, &found, folder)) };
         }
@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<Vec<Verdict>> {
 /// Prints the end of the program's output and returns an error that explains the missing verdicts.
 fn ended(status: &std::process::ExitStatus, found: &[Verdict], folder: &Path) -> anyhow::Error {
     if let Ok(output) = last_output(&folder.join("output.txt")) {
-        output.lines().for_each(|line| say(&format!("| {line}")));
+        output.lines().for_each(|line| print_stderr(&format!("| {line}")));
     }
     // The program creates the file when it starts to check.
     match unjudged(folder, found.len()).filter(|_| folder.join(VERDICTS).exists()) {

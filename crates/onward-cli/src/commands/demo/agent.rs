@@ -18,7 +18,7 @@ use crate::args::Global;
 use crate::commands::chat::{Chat, Screen, leave};
 use crate::connection::Connection;
 use crate::directory::{own_command, shell_path};
-use crate::output::say;
+use crate::output::print_stderr;
 
 const DIRECTORY: &str = "onward-demo-agent";
 const KIND: &str = "shop";
@@ -67,13 +67,13 @@ pub async fn execute(global: &Global) -> Result<()> {
 }
 
 fn introduce(directory: &std::path::Path) {
-    say("A bicycle shop with a scripted model; no API key is needed. It has two tools:");
-    say("`stock` checks the shelf, `order` needs your approval.");
-    say(&format!("The conversation is stored in {}. Try:", shell_path(directory)));
-    say("  I need a bell");
-    say("  tell me a story");
-    say(&format!("While it answers, run `kill -9 {}` in another terminal, then start it again.", std::process::id()));
-    say("");
+    print_stderr("A bicycle shop with a scripted model; no API key is needed. It has two tools:");
+    print_stderr("`stock` checks the shelf, `order` needs your approval.");
+    print_stderr(&format!("The conversation is stored in {}. Try:", shell_path(directory)));
+    print_stderr("  I need a bell");
+    print_stderr("  tell me a story");
+    print_stderr(&format!("While it answers, run `kill -9 {}` in another terminal, then start it again.", std::process::id()));
+    print_stderr("");
 }
 
 /// Returns the id of the open conversation, or of the next one.

@@ -129,7 +129,7 @@ impl Demo {
         self.waits_for_a_person().await?;
         self.finishes().await?;
         let holds = self.stage.print_summary()?;
-        self.what_next()?;
+        self.print_next_steps()?;
         if !holds {
             bail!("a step ran more or less often than expected");
         }
@@ -197,7 +197,7 @@ impl Demo {
             self.data_option()
         ))?;
         question::decide(&self.data, &approval.id, answer.approved, new_id::unique()).await?;
-        self.stage.look().await
+        self.stage.show_new_events().await
     }
 
     async fn finishes(&mut self) -> Result<()> {
@@ -240,7 +240,7 @@ impl Demo {
         let pid = worker.child.id().unwrap_or_default();
         worker.child.start_kill().context("cannot kill the worker")?;
         worker.child.wait().await?;
-        self.stage.look().await?;
+        self.stage.show_new_events().await?;
         self.stage.process("kill -9", &format!("pid {pid}: {when}"))
     }
 
@@ -249,7 +249,7 @@ impl Demo {
             never = self.stage.watch(|_| false) => return never,
             status = worker.child.wait() => status?,
         };
-        self.stage.look().await?;
+        self.stage.show_new_events().await?;
         if !exit.success() {
             bail!("the worker failed: {exit}");
         }
@@ -273,7 +273,7 @@ impl Demo {
         format!("--data {}", shell_path(&self.data))
     }
 
-    fn what_next(&self) -> Result<()> {
+    fn print_next_steps(&self) -> Result<()> {
         let (onward, id, data) = (own_command(), &self.key, self.data_option());
         Ok(print(&format!(
             "\nTry next:\n\n  {onward} run show {id} {data}\n  {onward} run events {id} {data}\n  {onward} demo --source\n"

@@ -14,10 +14,10 @@ use onward_store_embedded::EmbeddedStore;
 
 use super::worker::{Effect, read_effects};
 use crate::directory::runtime;
-use crate::output::{Narrator, Style, TextTable, cells, clip, print, time, width};
+use crate::output::{EventFormatter, Style, TextTable, cells, clip, print, time, width};
 
 /// Polling interval of the log.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Line width if stdout is not a terminal.
 const WIDTH: usize = 80;
@@ -36,7 +36,7 @@ pub struct Stage {
     /// Opened once the worker has created the directory.
     log: Option<Runtime>,
     next: Index,
-    narrator: Narrator,
+    event_formatter: EventFormatter,
     /// Events of the log, in order.
     pub events: Vec<(Index, Timestamp, Event)>,
     /// Executed effects, in order.
@@ -59,7 +59,7 @@ impl Stage {
             begun_at: time::now(),
             log: None,
             next: Index(0),
-            narrator: Narrator::default(),
+            event_formatter: EventFormatter::default(),
             events: Vec::new(),
             done: Vec::new(),
             style: Style::stdout(),
@@ -69,16 +69,16 @@ impl Stage {
     /// Shows new lines until `until` is true.
     pub async fn watch(&mut self, until: impl Fn(&Stage) -> bool) -> Result<()> {
         loop {
-            self.look().await?;
+            self.show_new_events().await?;
             if until(self) {
                 return Ok(());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Shows new events and effects, sorted by time.
-    pub async fn look(&mut self) -> Result<()> {
+    pub async fn show_new_events(&mut self) -> Result<()> {
         let mut lines = self.new_events().await?;
         lines.extend(self.new_effects());
         lines.sort_by_key(|(at, _)| *at);
@@ -121,7 +121,7 @@ impl Stage {
     }
 
     fn show_event(&mut self, at: Timestamp, index: Index, event: Event) -> Result<()> {
-        let what = self.narrator.tell(at, &event);
+        let what = self.event_formatter.format(at, &event);
         let head = format!("log {:<3}", index.to_string());
         self.show(at, &head, Style::cyan, &format!("{:<18} {what}", event.name()))?;
         self.events.push((index, at, event));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::output::{Style, count, escape, print, say};
+use crate::output::{Style, count, escape, print, print_stderr};
 
 /// Column width of check names.
 const NAME_WIDTH: usize = 13;
@@ -83,9 +83,9 @@ impl Findings {
     pub fn sum_up(&self) {
         let (warned, failed) = (self.number(FindingState::Warn) as u64, self.number(FindingState::Fail) as u64);
         match (warned, failed) {
-            (0, 0) => say("no problems found"),
-            (_, 0) => say(&count(warned, "warning")),
-            _ => say(&format!("{}, {}", count(failed, "failure"), count(warned, "warning"))),
+            (0, 0) => print_stderr("no problems found"),
+            (_, 0) => print_stderr(&count(warned, "warning")),
+            _ => print_stderr(&format!("{}, {}", count(failed, "failure"), count(warned, "warning"))),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::output::{count, time};
 const PAGE: usize = 1_000;
 
 /// Maximum number of pending runs that are read.
-const LOOKED_AT_MAX: usize = 10_000;
+const SCANNED_MAX: usize = 10_000;
 
 /// Waiting time of a pending run that gives a warning.
 const PENDING_LONG: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ async fn pending(connection: &Connection) -> Result<Vec<RunHead>> {
     let (namespace, statuses) = (connection.namespace.clone(), vec![Status::Pending]);
     let mut pages = Pages::new(RunQuery { namespace, statuses, limit: PAGE, partly: true, ..RunQuery::default() });
     let mut found = Vec::new();
-    while found.len() < LOOKED_AT_MAX
+    while found.len() < SCANNED_MAX
         && let Some(page) = pages.next(connection).await?
     {
         found.extend(page);

@@ -3,7 +3,7 @@
 use onward_core::view::RunView;
 use onward_core::{Event, Index, Record, RunHead, RunKey, Status, Timestamp};
 
-use crate::output::{Narrator, time};
+use crate::output::{EventFormatter, time};
 
 /// A log to step through.
 pub struct Story {
@@ -38,10 +38,10 @@ impl Story {
     /// Builds the story; `None` if the records are not a log.
     pub fn new(key: RunKey, records: Vec<Record>) -> Option<Story> {
         RunHead::rebuild(key.clone(), &records)?;
-        let (start, mut narrator, mut lines) = (records.first()?.at, Narrator::default(), Vec::new());
+        let (start, mut event_formatter, mut lines) = (records.first()?.at, EventFormatter::default(), Vec::new());
         for (number, record) in records.iter().enumerate() {
             for (offset, (index, event)) in record.indexed().enumerate() {
-                let (after, what) = (time::offset(record.at, start), narrator.tell(record.at, event));
+                let (after, what) = (time::offset(record.at, start), event_formatter.format(record.at, event));
                 let (name, is_input) = (event.name(), event.is_input());
                 lines.push(LogLine { record: number, offset, index, after, name, what, is_input });
             }

@@ -12,7 +12,7 @@ use super::story::Story;
 use crate::output::Style;
 
 /// Polling interval of the window size.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Events per PgDn.
 const FAR: usize = 10;
@@ -27,7 +27,7 @@ pub fn show(story: &Story, from: u64) -> Result<()> {
             paint(story, at, size)?;
             drawn = Some((at, size));
         }
-        for key in pressed()? {
+        for key in read_keys()? {
             at = match key {
                 ReplayKey::Quit => return Ok(()),
                 ReplayKey::Next => at + 1,
@@ -44,11 +44,11 @@ pub fn show(story: &Story, from: u64) -> Result<()> {
     }
 }
 
-/// Waits for key presses, at most for `LOOK`.
-fn pressed() -> Result<Vec<ReplayKey>> {
+/// Waits for key presses, at most for `POLL_INTERVAL`.
+fn read_keys() -> Result<Vec<ReplayKey>> {
     let stdin = io::stdin();
     let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
-    let while_ = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+    let while_ = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos().into() };
     match poll(&mut waiting, Some(&while_)) {
         Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
         Ok(_) => {}

@@ -9,7 +9,7 @@ use onward_core::{ErrorCode, Failure, Name, Payload, RunKey};
 use onward_runtime::RuntimeError;
 use serde::Serialize;
 
-use super::start::Patience;
+use super::start::WaitTimeout;
 use crate::args::{Global, read_optional_payload};
 use crate::connection::Connection;
 use crate::error::{Exit, FAILURE, Mistake};
@@ -18,7 +18,7 @@ use crate::output::document::{Outcome, UpdateAnswer};
 use crate::output::{escape, print, print_json};
 
 /// Wait for an answer on a directory, where no worker runs: it may be recorded already.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_TIMEOUT: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub struct UpdateArgs {
@@ -32,7 +32,7 @@ pub struct UpdateArgs {
     #[arg(long, value_name = "ID")]
     update_id: Option<String>,
     #[command(flatten)]
-    patience: Patience,
+    wait_timeout: WaitTimeout,
 }
 
 #[derive(Debug, Args)]
@@ -55,9 +55,9 @@ pub async fn update(args: UpdateArgs, global: &Global) -> Result<()> {
     let request = AskRequest { run: key.clone(), name, payload, update_id: update_id.clone() };
     let answered = connection.update_run(request);
     let answer = if connection.is_directory {
-        tokio::time::timeout(LOOK, answered).await.ok()
+        tokio::time::timeout(POLL_TIMEOUT, answered).await.ok()
     } else {
-        args.patience.or_none(answered).await
+        args.wait_timeout.or_none(answered).await
     };
     match answer.transpose()? {
         Some(AskReply { answer: Some(answer) }) => {

@@ -12,7 +12,7 @@ use super::filter::FilterArgs;
 use crate::args::{Global, one_of};
 use crate::connection::Connection;
 use crate::error::{Exit, FAILURE, Mistake};
-use crate::output::{escape, say};
+use crate::output::{escape, print_stderr};
 
 /// Runs per batch.
 const BATCH: usize = 200;
@@ -75,7 +75,7 @@ fn agreed(verb: &str, matched: u64) -> Result<bool> {
             Mistake::new(ErrorCode::NotConfirmed, format!("{verb} of {matched} runs was not confirmed"), Some(hint)).into()
         );
     }
-    say(&format!("{verb} {matched} runs? Type yes to continue:"));
+    print_stderr(&format!("{verb} {matched} runs? Type yes to continue:"));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     Ok(line.trim() == "yes")
@@ -91,7 +91,7 @@ async fn all_batches(connection: &Connection, mut bulk: BulkRequest, matched: u6
             break;
         }
         bulk.filter.cursor = batch.next;
-        say(&format!("{seen} of {matched} (if interrupted, continue with --bulk-id {})", bulk.bulk_id));
+        print_stderr(&format!("{seen} of {matched} (if interrupted, continue with --bulk-id {})", bulk.bulk_id));
     }
     let document = serde_json::json!({"bulk_id": bulk.bulk_id, "done": done, "refused": refused});
     let lines = refused.iter().map(|RefusedRun { run, code }| format!("\n  {} {code}", escape::text(run.as_str())));

@@ -11,7 +11,7 @@ use onward_store::StoreError;
 use crate::args::Global;
 use crate::connection::Connection;
 use crate::output::document::Entries;
-use crate::output::{Style, entry_text, escape, print, print_json, say, time};
+use crate::output::{Style, entry_text, escape, print, print_json, print_stderr, time};
 
 #[derive(Debug, Args)]
 pub struct EntriesArgs {
@@ -41,15 +41,15 @@ pub async fn execute(args: EntriesArgs, global: &Global) -> Result<()> {
         return print_json(&Entries::new(&key.id, &page));
     }
     if page.entries.is_empty() && page.pending.is_empty() {
-        say("no entries");
+        print_stderr("no entries");
         return Ok(());
     }
     print(&page_text(&page))?;
     if let Some(before) = page.before {
-        say(&format!("for older entries: --before {before}"));
+        print_stderr(&format!("for older entries: --before {before}"));
     }
     if let Some(depth) = page.depth {
-        say(&format!("entries in the conversation: {depth}"));
+        print_stderr(&format!("entries in the conversation: {depth}"));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use onward_core::{Event, Index, Record, RunKey, Timestamp};
 
 use crate::args::Global;
 use crate::connection::Connection;
-use crate::output::{Cell, Narrator, Style, TextTable, print, print_json, say, time};
+use crate::output::{Cell, EventFormatter, Style, TextTable, print, print_json, print_stderr, time};
 
 /// Page size of records.
 const PAGE: usize = 1_000;
@@ -54,7 +54,7 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<()> {
     let mut watch = connection.watch(&key).await?;
     let generation = args.generation.unwrap_or(if args.all_generations { 0 } else { head.generation });
     if generation > 0 && args.generation.is_none() {
-        say(&earlier_generations(generation));
+        print_stderr(&earlier_generations(generation));
     }
     let first = connection.read_log(key.clone(), Some(generation), Index(0), 1).await?;
     let start = first.first().map_or(head.created_at, |record| record.at);
@@ -70,7 +70,7 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<()> {
         }
         printer.print(&page, Index(args.from))?;
         if (args.follow || args.all_generations) && log.turn_over() {
-            say(&format!("continued as generation {}", log.generation));
+            print_stderr(&format!("continued as generation {}", log.generation));
         }
     }
 }
@@ -126,7 +126,7 @@ impl LogReader {
 struct Printer {
     json: bool,
     start: Timestamp,
-    narrator: Narrator,
+    event_formatter: EventFormatter,
     table: TextTable,
 }
 
@@ -134,7 +134,7 @@ impl Printer {
     fn new(json: bool, start: Timestamp) -> Printer {
         let pad = |text: &str, width: usize| format!("{text:<width$}");
         let table = TextTable::new(&["#  ", "AFTER   ", &pad("EVENT", NAME_WIDTH), "WHAT"]);
-        Printer { json, start, narrator: Narrator::default(), table }
+        Printer { json, start, event_formatter: EventFormatter::default(), table }
     }
 
     fn print(&mut self, records: &[Record], from: Index) -> Result<()> {
@@ -146,7 +146,7 @@ impl Printer {
         }
         for record in records {
             for (index, event) in record.indexed() {
-                let what = self.narrator.tell(record.at, event);
+                let what = self.event_formatter.format(record.at, event);
                 if index >= from {
                     self.add(index, record.at, event, what);
                 }

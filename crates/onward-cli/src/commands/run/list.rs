@@ -9,7 +9,7 @@ use super::filter::FilterArgs;
 use crate::args::{Global, one_of};
 use crate::connection::Connection;
 use crate::output::document::{DeletedRuns, Partly, Run, Runs};
-use crate::output::{Cell, Progress, Style, TextTable, cells, json_line, print, say, say_missing, time};
+use crate::output::{Cell, Progress, Style, TextTable, cells, json_line, print, print_missing_databases, print_stderr, time};
 
 /// Page size: the maximum of a server.
 const PAGE: usize = 1_000;
@@ -63,7 +63,7 @@ pub async fn list(args: RunListArgs, global: &Global) -> Result<()> {
         (true, false) => print_all(&connection, query).await?,
         (false, _) => return show_page(&page(&connection, query).await?, ", or --all", global),
     };
-    say_missing(&missing);
+    print_missing_databases(&missing);
     Ok(())
 }
 
@@ -80,7 +80,7 @@ pub async fn deleted(args: DeletedArgs, global: &Global) -> Result<()> {
     let run = args.id.as_deref().map(|id| connection.key(id)).transpose()?;
     let query = DeletedQuery { namespace: connection.namespace.clone(), run, limit: args.limit as usize, partly: true };
     let DeletedReply { runs, missing } = connection.list_deleted(query).await?;
-    say_missing(&missing);
+    print_missing_databases(&missing);
     let mut table = TextTable::new(&["ID", "KIND", "DELETED", "REASON"]);
     for run in &runs {
         table.row(cells![run.key.id, run.kind, time::ago(run.deleted_at, time::now()), run.reason]);
@@ -138,9 +138,9 @@ fn show_page(page: &RunList, others: &str, global: &Global) -> Result<()> {
     let runs = Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() };
     global.show_table(&Partly::new(runs, page.missing.clone()), table, "no runs")?;
     if let Some(next) = page.next.as_ref().filter(|_| !global.json && !page.runs.is_empty()) {
-        say(&format!("for more runs: --cursor {next}{others}"));
+        print_stderr(&format!("for more runs: --cursor {next}{others}"));
     }
-    say_missing(&page.missing);
+    print_missing_databases(&page.missing);
     Ok(())
 }
 
@@ -157,7 +157,7 @@ async fn print_all(connection: &Connection, query: RunQuery) -> Result<Vec<Strin
         }
     }
     if count == 0 {
-        say("no runs");
+        print_stderr("no runs");
     }
     Ok(pages.missing)
 }

@@ -36,7 +36,7 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<()> {
     let (of_run, of_tasks): (Vec<_>, Vec<_>) = blocked_on.into_iter().partition(|blocker| blocker.task.is_none());
     let why = of_run.first().map(|blocker| blocker.why);
     let blocked = blocked_on::sentences(&connection, &of_tasks).await;
-    Ok(print(&tell(&view, tree_of(&connection, &view).await?.as_ref(), why, &blocked, time::now()))?)
+    Ok(print(&format_run(&view, tree_of(&connection, &view).await?.as_ref(), why, &blocked, time::now()))?)
 }
 
 /// Reads the spend of the run's tree.
@@ -46,7 +46,13 @@ async fn tree_of(connection: &Connection, view: &RunView) -> Result<Option<Spend
     Ok(connection.read_spend(query).await?.rows.pop().map(|row| row.totals))
 }
 
-fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<BlockReason>, blocked: &[String], now: Timestamp) -> String {
+fn format_run(
+    view: &RunView,
+    tree: Option<&SpendTotals>,
+    why: Option<BlockReason>,
+    blocked: &[String],
+    now: Timestamp,
+) -> String {
     let mut out = format_head(view, tree, why, now);
     if let Some(pause) = &view.pause {
         section(&mut out, "paused", &format_pause(pause));

@@ -13,11 +13,11 @@ use crate::args::{Global, read_optional_payload, read_payload};
 use crate::connection::Connection;
 use crate::error::{Exit, Mistake, RUN_FAILED};
 use crate::output::document::{Outcome, Receipt, Run, StartedRun};
-use crate::output::{escape, print, print_json, say};
+use crate::output::{escape, print, print_json, print_stderr};
 use crate::{budget, new_id};
 
 /// Minimum timeout, so that `--timeout 0` still finds an existing result.
-const LOOK: Duration = Duration::from_millis(50);
+const TIMEOUT_MIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub struct StartArgs {
@@ -45,7 +45,7 @@ pub struct StartArgs {
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
-    patience: Patience,
+    wait_timeout: WaitTimeout,
 }
 
 #[derive(Debug, Args)]
@@ -53,22 +53,22 @@ pub struct WaitArgs {
     /// Run id
     id: String,
     #[command(flatten)]
-    patience: Patience,
+    wait_timeout: WaitTimeout,
 }
 
 #[derive(Debug, Args)]
-pub struct Patience {
+pub struct WaitTimeout {
     /// Give up after this many seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }
 
-impl Patience {
+impl WaitTimeout {
     /// Awaits `work`; returns `None` after the timeout.
     pub async fn or_none<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         match self.timeout {
             None => Some(work.await),
-            Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds).max(LOOK), work).await.ok(),
+            Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds).max(TIMEOUT_MIN), work).await.ok(),
         }
     }
 }
@@ -98,9 +98,9 @@ pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
         return global.show(&StartedRun { run, created, signal }, || format!("{id}: started{note}"));
     }
     if !global.json {
-        say(&format!("started {id}"));
+        print_stderr(&format!("started {id}"));
     }
-    wait_for(&connection, &key, &args.patience, global).await
+    wait_for(&connection, &key, &args.wait_timeout, global).await
 }
 
 fn read_signal(text: &str) -> Result<Signal> {
@@ -112,13 +112,13 @@ fn read_signal(text: &str) -> Result<Signal> {
 pub async fn wait(args: WaitArgs, global: &Global) -> Result<()> {
     let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.id)?;
-    wait_for(&connection, &key, &args.patience, global).await
+    wait_for(&connection, &key, &args.wait_timeout, global).await
 }
 
 /// Waits for the end of the run. Exits with 0 if it completed, 3 if it did not, 124 after the timeout.
-async fn wait_for(connection: &Connection, key: &RunKey, patience: &Patience, global: &Global) -> Result<()> {
+async fn wait_for(connection: &Connection, key: &RunKey, wait_timeout: &WaitTimeout, global: &Global) -> Result<()> {
     connection.read_head(key.clone()).await?; // a missing run is an error even with `--timeout 0`
-    let Some(outcome) = patience.or_none(connection.outcome(key)).await else {
+    let Some(outcome) = wait_timeout.or_none(connection.outcome(key)).await else {
         let hint = "the run is not affected; see what it waits for with `onward run show`";
         return Err(Mistake::new(ErrorCode::WaitTimedOut, format!("run {key} has not ended"), Some(hint)).into());
     };

@@ -46,7 +46,7 @@ fn a_list_is_read_as_the_text_with_commas() {
 }
 
 #[test]
-fn what_nobody_understands_is_told_with_its_line() {
+fn an_unknown_line_is_reported_with_its_number() {
     let hint = |text: &str| Some(format!("did you mean `{text}`?"));
     assert_eq!(error_of("\nurll = \"x\""), (2, "unknown setting `urll`".to_owned(), hint("url")));
     assert_eq!(error_of("[server]\nlisten_ = 1").2, hint("server.listen"));

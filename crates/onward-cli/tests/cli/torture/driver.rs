@@ -15,7 +15,7 @@ use super::side::Side;
 const PARTS: u64 = 13;
 
 /// Polling interval of open approvals.
-const LOOK: Duration = Duration::from_millis(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 pub async fn drive(onward: &Onward, side: &Side, runs: u64, large: usize) -> Result<()> {
     let mut handles = Vec::new();
@@ -60,6 +60,6 @@ async fn decide_all(onward: &Onward, side: &Side) -> Result<()> {
             onward.decide_approval(&CallRef::from(&wait).to_string(), decide).await?;
             side.ack("decide", wait.run.id.as_str())?;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -34,17 +34,17 @@ pub fn with_faults_replaced(content: &Payload) -> Option<Value> {
     std::str::from_utf8(content.data()).ok().filter(|text| text.contains("\"attachment\""))?;
     let mut value = content.read::<Value>().ok()?;
     blocks_fault(&value)?;
-    tell_faults(&mut value);
+    replace_faults(&mut value);
     Some(value)
 }
 
-fn tell_faults(value: &mut Value) {
+fn replace_faults(value: &mut Value) {
     let Some(blocks) = value["blocks"].as_array_mut() else { return };
     for block in blocks {
         let why = match block["type"].as_str() {
             Some("attachment") => fault(block),
             Some("tool_result") => {
-                tell_faults(block);
+                replace_faults(block);
                 None
             }
             _ => None,

@@ -9,7 +9,7 @@ use crate::{Event, Index, Name, Payload, Record, Timestamp, message};
 /// The reserved signal name. No pattern matches it, and no other signal may use it.
 pub const ENTRY_SIGNAL: &str = "onward.entry";
 
-/// Returns true if a caller without operator rights may append an entry of this role. All other roles speak for the agent, its
+/// Returns true if a caller without operator rights may append an entry of this role. All other roles belong to the agent, its
 /// instructions, its tools or its model.
 pub fn is_callers_role(role: &Name) -> bool {
     role.as_str() == "user"

@@ -27,7 +27,7 @@ fn values_read_back_and_no_two_have_one_key() {
 }
 
 #[test]
-fn what_somebody_typed_is_read_in_every_way_it_may_be_meant() {
+fn typed_answers_are_parsed_in_every_form() {
     assert_eq!(AttributeValue::readings("42"), [AttributeValue::from("42"), AttributeValue::from(42)]);
     assert_eq!(AttributeValue::readings("042"), [AttributeValue::from("042")]);
     assert_eq!(AttributeValue::readings("true"), [AttributeValue::from("true"), AttributeValue::from(true)]);

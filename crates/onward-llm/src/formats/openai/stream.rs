@@ -143,10 +143,10 @@ impl OpenAiReader {
 
     fn piece(&mut self, piece: Piece, draft: &mut ReplyDraft) {
         let named = [("reasoning_content", piece.reasoning_content), ("reasoning", piece.reasoning)];
-        let spoken = named.into_iter().find_map(|(field, text)| Some((field, text.filter(|text| !text.is_empty())?)));
-        if spoken.is_some() || !piece.reasoning_details.is_empty() {
+        let reasoning_text = named.into_iter().find_map(|(field, text)| Some((field, text.filter(|text| !text.is_empty())?)));
+        if reasoning_text.is_some() || !piece.reasoning_details.is_empty() {
             let thought = self.thought();
-            if let Some((field, text)) = &spoken {
+            if let Some((field, text)) = &reasoning_text {
                 thought.field.get_or_insert(field);
                 thought.text.push_str(text);
                 draft.reasoning(text);

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use onward_core::RunKey;
-use onward_core::stream::{AttemptFailed, Speech};
+use onward_core::stream::{AttemptFailed, TaskFrames};
 use onward_store::sync::lock;
 use tokio::time::Instant;
 
-use super::{Broadcast, BroadcastMessage, LISTENING_MAX, LISTENING_PACE, SpokenElsewhere};
+use super::{Broadcast, BroadcastMessage, ForwardedFrames, LISTENING_MAX, LISTENING_PACE};
 use crate::Runtime;
 use crate::cluster::Hub;
 
@@ -27,7 +27,7 @@ pub(crate) struct Readers {
     /// Runs whose streams are read elsewhere, by which runtimes, and until when that counts.
     wanted: Mutex<HashMap<RunKey, HashMap<u64, Instant>>>,
     wanted_count: AtomicUsize,
-    spoken: Mutex<(Vec<SpokenElsewhere>, usize)>,
+    forwarded: Mutex<(Vec<ForwardedFrames>, usize)>,
     /// Streams read here that were announced to the others, and when.
     announced: Mutex<HashMap<RunKey, Instant>>,
     has_new: AtomicBool,
@@ -64,21 +64,21 @@ impl Readers {
         self.has_new.swap(false, Ordering::SeqCst) || is_time
     }
 
-    fn keep(&self, spoken: SpokenElsewhere) {
-        let mut waiting = lock(&self.spoken);
-        let bytes = weigh(&spoken);
+    fn keep(&self, forwarded: ForwardedFrames) {
+        let mut waiting = lock(&self.forwarded);
+        let bytes = payload_bytes(&forwarded);
         if waiting.1 + bytes <= SPOKEN_BYTES_MAX {
-            waiting.0.push(spoken);
+            waiting.0.push(forwarded);
             waiting.1 += bytes;
         }
     }
 
     /// Takes as much as fits into one message.
-    fn take(&self) -> Vec<SpokenElsewhere> {
-        let mut waiting = lock(&self.spoken);
+    fn take(&self) -> Vec<ForwardedFrames> {
+        let mut waiting = lock(&self.forwarded);
         let (mut count, mut bytes) = (0, 0);
         while count < waiting.0.len() && (count == 0 || bytes < LETTER_BYTES) {
-            bytes += weigh(&waiting.0[count]);
+            bytes += payload_bytes(&waiting.0[count]);
             count += 1;
         }
         waiting.1 -= bytes;
@@ -86,8 +86,8 @@ impl Readers {
     }
 }
 
-fn weigh(spoken: &SpokenElsewhere) -> usize {
-    let frames = spoken.speech.iter().flat_map(|speech| &speech.frames);
+fn payload_bytes(forwarded: &ForwardedFrames) -> usize {
+    let frames = forwarded.task_frames.iter().flat_map(|task_frames| &task_frames.frames);
     128 + frames.map(|frame| frame.frame.data().len() + 32).sum::<usize>()
 }
 
@@ -103,7 +103,7 @@ impl Broadcast {
         announced.insert(run.clone(), now);
         drop(announced);
         self.readers.has_new.store(true, Ordering::SeqCst);
-        self.rung.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Locks out new frames and new readers, as far as they take this guard, until it is dropped.
@@ -116,34 +116,34 @@ impl Broadcast {
     }
 
     /// Forwards the frames of an attempt if the stream is read elsewhere.
-    pub fn spoken(&self, speech: &Speech) {
-        if self.readers.wants(&speech.task.run) {
-            self.say_again(vec![speech.clone()]);
+    pub fn forward(&self, task_frames: &TaskFrames) {
+        if self.readers.wants(&task_frames.task.run) {
+            self.forward_all(vec![task_frames.clone()]);
         }
     }
 
     pub fn failed(&self, run: &RunKey, claim: u64, failed: &AttemptFailed) {
         if self.readers.wants(run) {
-            self.readers.keep(SpokenElsewhere { run: run.clone(), claim, speech: None, failed: Some(failed.clone()) });
-            self.rung.notify_one();
+            self.readers.keep(ForwardedFrames { run: run.clone(), claim, task_frames: None, failed: Some(failed.clone()) });
+            self.wakeup.notify_one();
         }
     }
 
-    pub(super) fn say_again(&self, speeches: Vec<Speech>) {
-        for speech in speeches {
-            let (run, claim) = (speech.task.run.clone(), speech.claim);
-            self.readers.keep(SpokenElsewhere { run, claim, speech: Some(speech), failed: None });
+    pub(super) fn forward_all(&self, attempts: Vec<TaskFrames>) {
+        for task_frames in attempts {
+            let (run, claim) = (task_frames.task.run.clone(), task_frames.claim);
+            self.readers.keep(ForwardedFrames { run, claim, task_frames: Some(task_frames), failed: None });
         }
-        self.rung.notify_one();
+        self.wakeup.notify_one();
     }
 }
 
 impl Hub {
     /// Adds frames of a task at another server. They are dropped if the stream is not open here.
-    pub(super) fn receive_output(&self, spoken: SpokenElsewhere) {
-        let SpokenElsewhere { run, claim, speech, failed } = spoken;
-        if let Some(speech) = speech.filter(|speech| speech.task.run == run) {
-            self.streams.speak_if_open(speech);
+    pub(super) fn receive_output(&self, forwarded: ForwardedFrames) {
+        let ForwardedFrames { run, claim, task_frames, failed } = forwarded;
+        if let Some(task_frames) = task_frames.filter(|task_frames| task_frames.task.run == run) {
+            self.streams.push_frames_if_open(task_frames);
         }
         if let Some(failed) = failed {
             self.streams.fail_if_open(&run, claim, failed);
@@ -153,18 +153,18 @@ impl Hub {
 
 impl Runtime {
     /// Sends the waiting frames to the readers elsewhere. Returns when all frames that were added before are sent.
-    pub(crate) async fn send_spoken(&self) {
+    pub(crate) async fn send_forwarded(&self) {
         let broadcast = &self.hub().broadcast;
         if !broadcast.has_readers() {
             return;
         }
         let _first = broadcast.readers.sending.lock().await;
         loop {
-            let spoken = broadcast.readers.take();
-            if spoken.is_empty() {
+            let forwarded = broadcast.readers.take();
+            if forwarded.is_empty() {
                 return;
             }
-            self.broadcast(BroadcastMessage { spoken, ..broadcast.message() }).await;
+            self.broadcast(BroadcastMessage { forwarded, ..broadcast.message() }).await;
         }
     }
 }

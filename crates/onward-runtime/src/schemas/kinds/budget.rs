@@ -31,7 +31,7 @@ thread_local! {
 }
 
 /// Panic payload of an exhausted budget.
-struct UsedUp;
+struct BudgetExhausted;
 
 /// Runs `work`, which evaluates metered schemas; `None` if it exceeds `budget`.
 pub fn within<T>(budget: u64, work: impl FnOnce() -> T) -> Option<T> {
@@ -39,7 +39,7 @@ pub fn within<T>(budget: u64, work: impl FnOnce() -> T) -> Option<T> {
     BOTTOM.set(here());
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Some(done),
-        Err(thrown) if thrown.is::<UsedUp>() => None,
+        Err(thrown) if thrown.is::<BudgetExhausted>() => None,
         Err(panic) => resume_unwind(panic),
     }
 }
@@ -66,7 +66,7 @@ impl Meter {
         let cost = self.weight.saturating_mul(1 + size as u64 / 4);
         let left = LEFT.get();
         if left < cost || here().abs_diff(BOTTOM.get()) > STACK_BYTES_MAX {
-            resume_unwind(Box::new(UsedUp));
+            resume_unwind(Box::new(BudgetExhausted));
         }
         LEFT.set(left - cost);
     }

@@ -78,7 +78,7 @@ impl Walk {
             Value::Bool(_) => return Ok(schema),
             _ => return Err(format!("`{}` is not a schema", shown(old))),
         };
-        self.look(&fields, old)?;
+        self.check_keywords(&fields, old)?;
         fields.remove("$schema");
         fields.remove("$id");
         let mut weight = 1;
@@ -127,7 +127,7 @@ impl Walk {
         }
     }
 
-    fn look(&mut self, fields: &Map<String, Value>, pointer: &str) -> Result<(), String> {
+    fn check_keywords(&mut self, fields: &Map<String, Value>, pointer: &str) -> Result<(), String> {
         if let Some(keyword) = REFUSED.iter().find(|keyword| fields.contains_key(**keyword)) {
             return Err(format!("`{keyword}` is not supported"));
         }

@@ -1,7 +1,7 @@
 //! A buffer in examples, and with random readers against a plain list.
 
 use onward_core::event::{EntryAppended, RunStarted, TaskCompleted};
-use onward_core::stream::{AttemptFailed, SpokenFrame};
+use onward_core::stream::{AttemptFailed, SequencedFrame};
 use onward_core::{Failure, Name, Namespace, Payload, RunId};
 
 use super::*;
@@ -10,10 +10,10 @@ fn run() -> RunKey {
     RunKey { namespace: Namespace::default(), id: RunId::new("r").unwrap() }
 }
 
-fn speech(call_id: u32, claim: u64, seqs: std::ops::Range<u64>) -> Speech {
+fn task_frames(call_id: u32, claim: u64, seqs: std::ops::Range<u64>) -> TaskFrames {
     let task = TaskId { run: run(), generation: 0, call_id: CallId::root(call_id), incarnation: None };
-    let frame = |seq| SpokenFrame { seq, frame: Payload::json(&format!("{call_id}/{claim}/{seq}")).unwrap() };
-    Speech { task, claim, attempt: claim as u32, frames: seqs.map(frame).collect() }
+    let frame = |seq| SequencedFrame { seq, frame: Payload::json(&format!("{call_id}/{claim}/{seq}")).unwrap() };
+    TaskFrames { task, claim, attempt: claim as u32, frames: seqs.map(frame).collect() }
 }
 
 fn buffer() -> Buffer {
@@ -22,7 +22,7 @@ fn buffer() -> Buffer {
 
 fn words(frames: &[StreamFrame]) -> Vec<String> {
     let word = |frame: &StreamFrame| match &frame.content {
-        StreamContent::Spoken(spoken) => spoken.frame.read().unwrap(),
+        StreamContent::TaskFrame(task_frame) => task_frame.frame.read().unwrap(),
         StreamContent::AttemptReset(reset) => format!("reset {}", reset.attempt),
         StreamContent::AttemptFailed(failed) => format!("failed {}", failed.attempt),
         StreamContent::TaskEnd(_) => "over".to_owned(),
@@ -69,11 +69,11 @@ fn started() -> Record {
 #[test]
 fn a_later_claim_takes_back_and_an_earlier_one_is_not_heard_any_more() {
     let mut buffer = buffer();
-    assert!(buffer.speak(speech(0, 1, 0..2), Timestamp(1), true));
-    assert!(buffer.speak(speech(0, 3, 0..1), Timestamp(1), true));
-    assert!(!buffer.speak(speech(0, 1, 2..3), Timestamp(1), true), "SB3");
-    assert!(!buffer.speak(speech(0, 3, 0..1), Timestamp(1), true), "known already");
-    assert!(buffer.speak(speech(0, 3, 0..2), Timestamp(1), true), "one of them is new");
+    assert!(buffer.push_frames(task_frames(0, 1, 0..2), Timestamp(1), true));
+    assert!(buffer.push_frames(task_frames(0, 3, 0..1), Timestamp(1), true));
+    assert!(!buffer.push_frames(task_frames(0, 1, 2..3), Timestamp(1), true), "SB3");
+    assert!(!buffer.push_frames(task_frames(0, 3, 0..1), Timestamp(1), true), "known already");
+    assert!(buffer.push_frames(task_frames(0, 3, 0..2), Timestamp(1), true), "one of them is new");
     assert_eq!(all(&buffer), ["0/1/0", "0/1/1", "reset 3", "0/3/0", "0/3/1"]);
 }
 
@@ -81,15 +81,15 @@ fn a_later_claim_takes_back_and_an_earlier_one_is_not_heard_any_more() {
 fn who_speaks_first_takes_nothing_back_whatever_its_claim_is() {
     let mut buffer = buffer();
     // The task was restored, or copied with its run.
-    assert!(buffer.speak(speech(0, 5, 0..1), Timestamp(1), true));
+    assert!(buffer.push_frames(task_frames(0, 5, 0..1), Timestamp(1), true));
     assert_eq!(all(&buffer), ["0/5/0"]);
-    assert!(buffer.speak(speech(0, 6, 0..1), Timestamp(1), true));
+    assert!(buffer.push_frames(task_frames(0, 6, 0..1), Timestamp(1), true));
     assert_eq!(all(&buffer), ["0/5/0", "reset 6", "0/6/0"]);
     // An unknown task may have emitted frames that were forgotten.
     for call_id in 1..=TASKS_MAX as u32 {
-        buffer.speak(speech(call_id, 1, 0..1), Timestamp(1), true);
+        buffer.push_frames(task_frames(call_id, 1, 0..1), Timestamp(1), true);
     }
-    assert!(buffer.speak(speech(0, 7, 0..1), Timestamp(1), true));
+    assert!(buffer.push_frames(task_frames(0, 7, 0..1), Timestamp(1), true));
     assert_eq!(all(&buffer)[TASKS_MAX + 3..], ["reset 7", "0/7/0"]);
 }
 
@@ -97,9 +97,9 @@ fn who_speaks_first_takes_nothing_back_whatever_its_claim_is() {
 fn a_task_that_is_over_says_nothing_more_and_one_that_said_nothing_is_not_told_of() {
     let mut buffer = buffer();
     buffer.append(0, &started());
-    buffer.speak(speech(0, 1, 0..1), Timestamp(1), true);
+    buffer.push_frames(task_frames(0, 1, 0..1), Timestamp(1), true);
     assert!(buffer.append(0, &completed(1, 0)) && buffer.append(0, &completed(2, 1)));
-    assert!(!buffer.speak(speech(0, 2, 0..1), Timestamp(1), true));
+    assert!(!buffer.push_frames(task_frames(0, 2, 0..1), Timestamp(1), true));
     assert_eq!(all(&buffer), ["0/1/0", "over"]);
     // The same record again, as read from the log, and one after a gap.
     assert!(buffer.append(0, &completed(1, 0)));
@@ -113,7 +113,7 @@ fn words_that_arrive_after_the_end_of_their_task_are_dropped() {
     let mut buffer = buffer();
     buffer.append(0, &started());
     assert!(buffer.append(0, &completed(1, 0)) && buffer.append(0, &entry(2)));
-    assert!(!buffer.speak(speech(0, 1, 0..2), Timestamp(3), false));
+    assert!(!buffer.push_frames(task_frames(0, 1, 0..2), Timestamp(3), false));
     assert_eq!(all(&buffer), ["entry"]);
 }
 
@@ -131,11 +131,11 @@ fn an_attempt_fails_once() {
     for claim in [1, 1, 2, 2] {
         buffer.fail(claim, failed(claim as u32), Timestamp(1));
     }
-    buffer.speak(speech(0, 3, 0..1), Timestamp(1), true);
+    buffer.push_frames(task_frames(0, 3, 0..1), Timestamp(1), true);
     buffer.fail(2, failed(2), Timestamp(1));
     // An attempt that fails without frames causes no reset; the next one does.
     buffer.fail(4, failed(4), Timestamp(1));
-    buffer.speak(speech(0, 5, 0..1), Timestamp(1), true);
+    buffer.push_frames(task_frames(0, 5, 0..1), Timestamp(1), true);
     assert_eq!(all(&buffer), ["failed 1", "failed 2", "0/3/0", "failed 4", "reset 5", "0/5/0"]);
 }
 
@@ -143,22 +143,22 @@ fn an_attempt_fails_once() {
 fn a_newcomer_begins_behind_what_is_final() {
     let mut buffer = buffer();
     buffer.append(0, &started());
-    buffer.speak(speech(0, 1, 0..2), Timestamp(1), true);
+    buffer.push_frames(task_frames(0, 1, 0..2), Timestamp(1), true);
     buffer.append(0, &completed(1, 0));
     buffer.append(0, &entry(2));
-    buffer.speak(speech(1, 1, 0..2), Timestamp(3), true);
+    buffer.push_frames(task_frames(1, 1, 0..2), Timestamp(3), true);
     assert_eq!(words(&buffer.read(buffer.beginning(), 10)), ["1/1/0", "1/1/1"]);
 }
 
 #[test]
 fn what_is_old_or_too_much_is_let_go() {
     let mut buffer = buffer();
-    buffer.speak(speech(0, 1, 0..3), Timestamp(1), true);
+    buffer.push_frames(task_frames(0, 1, 0..3), Timestamp(1), true);
     let late = Timestamp(1).after(AGE_MAX * 2);
-    buffer.speak(speech(1, 1, 0..1), late, true);
+    buffer.push_frames(task_frames(1, 1, 0..1), late, true);
     assert_eq!(all(&buffer), ["1/1/0"]);
     for n in 0..10_000 {
-        buffer.speak(speech(2, 1, n..n + 1), late, true);
+        buffer.push_frames(task_frames(2, 1, n..n + 1), late, true);
         assert!(buffer.bytes() <= BYTES_MAX); // SB2
     }
     assert!(buffer.frames.len() < 10_000 && !buffer.has(Offset { incarnation: 7, next: 0 }));
@@ -181,7 +181,7 @@ fn readers_that_come_and_go_hear_everything_once() {
         let mut readers: Vec<(Offset, usize)> = vec![(buffer.beginning(), 0); 5];
         for seq in 0..300u64 {
             now = now.after(Duration::from_secs(random() % 20));
-            buffer.speak(speech(0, 1, seq..seq + 1), now, true);
+            buffer.push_frames(task_frames(0, 1, seq..seq + 1), now, true);
             said.push(format!("0/1/{seq}"));
             let (offset, heard) = &mut readers[(random() % 5) as usize];
             if !buffer.has(*offset) {
@@ -235,7 +235,7 @@ fn abandoned(index: u64, from: u64) -> Record {
 }
 
 #[test]
-fn whoever_leaves_a_part_of_the_log_says_behind_which_entry_it_goes_on() {
+fn an_abandoned_part_of_the_log_names_the_entry_that_it_continues_after() {
     let (first, kept) = entry_of(1, None, "kept");
     let (second, _) = entry_of(2, Some(kept), "left");
     let leaf = |buffer: &Buffer| match &buffer.frames.back().unwrap().content {
@@ -259,9 +259,13 @@ fn whoever_leaves_a_part_of_the_log_says_behind_which_entry_it_goes_on() {
 #[test]
 fn what_another_server_passed_on_is_not_said_again_from_here() {
     let mut buffer = Buffer::new(1, Timestamp(0));
-    assert!(buffer.speak(speech(0, 1, 0..3), Timestamp(1), false));
-    assert!(buffer.speak(speech(1, 1, 0..2), Timestamp(1), true));
-    let said: Vec<_> = buffer.open_speech(&run()).into_iter().map(|speech| (speech.task.call_id, speech.frames.len())).collect();
+    assert!(buffer.push_frames(task_frames(0, 1, 0..3), Timestamp(1), false));
+    assert!(buffer.push_frames(task_frames(1, 1, 0..2), Timestamp(1), true));
+    let said: Vec<_> = buffer
+        .open_attempts(&run())
+        .into_iter()
+        .map(|task_frames| (task_frames.task.call_id, task_frames.frames.len()))
+        .collect();
     assert_eq!(said, [(CallId::root(1), 2)]);
 }
 

@@ -10,12 +10,12 @@ use super::*;
 use crate::worker::profile::WorkerProfile;
 
 #[derive(Default)]
-struct Heard {
+struct RecordingInbox {
     records: Mutex<Vec<Record>>,
     lost: AtomicUsize,
 }
 
-impl Inbox for Heard {
+impl Inbox for RecordingInbox {
     fn push(&self, record: Record) {
         lock(&self.records).push(record);
     }
@@ -62,11 +62,11 @@ fn signals(head: &RunHead, count: usize) -> Vec<Record> {
     (0..count).map(|_| head.admit_input(signal(), None, Timestamp(0)).unwrap().record).collect()
 }
 
-fn admit(inboxes: &Inboxes, worker: &Arc<Worker>, run: &ClaimedRun) -> Arc<Heard> {
+fn admit(inboxes: &Inboxes, worker: &Arc<Worker>, run: &ClaimedRun) -> Arc<RecordingInbox> {
     inboxes.begin_claim().end(&mut [run.clone()], worker.take_permits(1));
-    let heard = Arc::new(Heard::default());
-    inboxes.open(&run.head.key, run.head.epoch, heard.clone());
-    heard
+    let inbox = Arc::new(RecordingInbox::default());
+    inboxes.open(&run.head.key, run.head.epoch, inbox.clone());
+    inbox
 }
 
 /// Between a read and its reply the run continued in its next generation at the same worker: the records belong to another log
@@ -77,12 +77,12 @@ fn what_was_read_of_an_earlier_generation_is_not_pushed_to_the_next_one() {
     let (before, after) = (claimed(0, 1), claimed(1, 2));
     let since = RunUpdate { generation: 0, head: after.head.clone(), records: signals(&before.head, 3) };
     admit(&inboxes, &worker, &before);
-    let heard = admit(&inboxes, &worker, &after);
+    let inbox = admit(&inboxes, &worker, &after);
     inboxes.caught_up(&since);
-    assert_eq!(lock(&heard.records).len(), 0, "B2");
+    assert_eq!(lock(&inbox.records).len(), 0, "B2");
     let own = RunUpdate { generation: 1, head: after.head.clone(), records: signals(&after.head, 2) };
     inboxes.caught_up(&own);
-    assert_eq!(*lock(&heard.records), own.records);
+    assert_eq!(*lock(&inbox.records), own.records);
 }
 
 /// Records of this process without a gap are not read again; after a record of another process, everything is until it was read
@@ -91,7 +91,7 @@ fn what_was_read_of_an_earlier_generation_is_not_pushed_to_the_next_one() {
 fn only_what_others_may_have_written_is_asked_for() {
     let (inboxes, worker) = (Inboxes::default(), worker());
     let run = claimed(0, 1);
-    let heard = admit(&inboxes, &worker, &run);
+    let inbox = admit(&inboxes, &worker, &run);
     let records = signals(&run.head, 5);
     let asked_from = || inboxes.known(None)[0].next;
     inboxes.committed(&run.head, &records[0]);
@@ -108,7 +108,7 @@ fn only_what_others_may_have_written_is_asked_for() {
     inboxes.caught_up(&RunUpdate { generation: 0, head: run.head.clone(), records: records[2..4].to_vec() });
     inboxes.committed(&run.head, &records[4]);
     assert_eq!(asked_from(), records[4].next_index());
-    assert_eq!(*lock(&heard.records), records[1..4].to_vec());
+    assert_eq!(*lock(&inbox.records), records[1..4].to_vec());
 }
 
 /// An input that is notified after the commit that followed it still has to be pushed.
@@ -116,13 +116,13 @@ fn only_what_others_may_have_written_is_asked_for() {
 fn an_input_that_was_overtaken_is_asked_for_or_pushed() {
     let (inboxes, worker) = (Inboxes::default(), worker());
     let run = claimed(0, 1);
-    let heard = admit(&inboxes, &worker, &run);
+    let inbox = admit(&inboxes, &worker, &run);
     let records = signals(&run.head, 3);
     inboxes.appended(&run.head, &records[1]);
     inboxes.appended(&run.head, &records[0]);
     assert_eq!(inboxes.known(None)[0].next, records[0].index);
     inboxes.caught_up(&RunUpdate { generation: 0, head: run.head.clone(), records: records.clone() });
-    assert_eq!(*lock(&heard.records), [&records[1], &records[0], &records[1], &records[2]].map(Clone::clone));
+    assert_eq!(*lock(&inbox.records), [&records[1], &records[0], &records[1], &records[2]].map(Clone::clone));
 }
 
 /// A reply that arrives after a later one is ignored.
@@ -130,10 +130,10 @@ fn an_input_that_was_overtaken_is_asked_for_or_pushed() {
 fn what_was_read_earlier_and_comes_later_is_not_pushed_again() {
     let (inboxes, worker) = (Inboxes::default(), worker());
     let run = claimed(0, 1);
-    let heard = admit(&inboxes, &worker, &run);
+    let inbox = admit(&inboxes, &worker, &run);
     let since = |count| RunUpdate { generation: 0, head: run.head.clone(), records: signals(&run.head, count) };
     for count in [3, 1, 3] {
         inboxes.caught_up(&since(count));
     }
-    assert_eq!(*lock(&heard.records), since(3).records);
+    assert_eq!(*lock(&inbox.records), since(3).records);
 }

@@ -47,7 +47,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// CL2.
 #[tokio::test(start_paused = true)]
-async fn a_limit_is_closed_for_all_who_share_it_and_for_nobody_else() {
+async fn a_limit_is_closed_only_for_the_kinds_that_share_it() {
     let closed = ClosedLimits::default();
     let one = worker("here", &[("llm.a", Some("key 1")), ("llm.b", Some("key 1")), ("llm.c", Some("key 2"))]);
     let there = worker("there", &[("llm.x", Some("key 1")), ("llm.a", Some("key 3"))]);

@@ -35,7 +35,7 @@ fn what_is_streamed_is_known_too() {
     for event in
         [json!({"type": "TEXT_MESSAGE_START", "messageId": "b"}), json!({"type": "TOOL_CALL_START", "parentMessageId": "b"})]
     {
-        client.hear(&event);
+        client.record_event(&event);
     }
     assert_eq!(client.ids, ["1", "b"]);
     assert_eq!(client.replace(&of(&["1", "a", "b"])).len(), 2);

@@ -24,10 +24,10 @@ fn only_what_was_said_since_the_last_answer_is_new() {
     let started = input.start(&input.new_messages()[1]);
     let known = Started::read(&started);
     let said = |id: &str, role: &str, text: &str| UserMessage::read(&json!({"id": id, "role": role, "content": text})).unwrap();
-    assert_eq!(known.says(&said("1", "user", "1")), Again::Same);
-    assert_eq!(known.says(&said("4", "user", "4")), Again::New);
+    assert_eq!(known.compare(&said("1", "user", "1")), Again::Same);
+    assert_eq!(known.compare(&said("4", "user", "4")), Again::New);
     for other in [said("1", "user", "one"), said("a", "user", "well"), said("s", "user", "x")] {
-        assert_eq!(known.says(&other), Again::Other, "{other:?}");
+        assert_eq!(known.compare(&other), Again::Other, "{other:?}");
     }
     assert_eq!(started.read::<Value>().unwrap()["text"], "3");
 }
@@ -50,7 +50,7 @@ fn a_message_that_says_nothing_is_refused_and_passed_over_when_another_one_follo
 }
 
 #[test]
-fn a_message_that_nobody_would_be_told_is_refused() {
+fn a_message_without_receiver_is_refused() {
     let refused = |message: Value| input(json!([message])).check().is_err();
     for bad in [
         json!({"role": "user", "content": "no id"}),
@@ -93,18 +93,18 @@ fn parts_become_blocks() {
     let only = UserMessage::read(&json!({"id": "1", "role": "user", "content": [{"type": "text", "text": "a"}]})).unwrap();
     assert_eq!(only.content, json!({"id": "1", "text": "a"}));
     let known = Started { messages: vec![json!({"id": "1", "role": "user", "content": parts})] };
-    assert_eq!(known.says(&message), Again::Same);
-    assert_eq!(known.says(&UserMessage { content: json!({"id": "1", "text": "see"}), ..message }), Again::Same);
-    assert_eq!(known.says(&only), Again::Other);
+    assert_eq!(known.compare(&message), Again::Same);
+    assert_eq!(known.compare(&UserMessage { content: json!({"id": "1", "text": "see"}), ..message }), Again::Same);
+    assert_eq!(known.compare(&only), Again::Other);
     let began = input(json!([{"id": "1", "role": "user", "content": parts}, {"id": "2", "role": "user", "content": "so?"}]));
     let started = Started::read(&began.start(&began.new_messages()[1]));
     assert_eq!(started.messages[0]["content"]["blocks"], began.new_messages()[0].content["blocks"]);
-    assert_eq!(started.says(&began.new_messages()[0]), Again::Same);
-    assert_eq!(started.says(&only), Again::Other);
+    assert_eq!(started.compare(&began.new_messages()[0]), Again::Same);
+    assert_eq!(started.compare(&only), Again::Other);
 }
 
 #[test]
-fn bytes_are_taken_and_a_part_that_nobody_would_be_told_of_is_refused() {
+fn bytes_are_taken_and_an_unreadable_part_is_refused() {
     let said = |part: Value| input(json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]));
     for (given, source, value) in [("data", "base64", "aGV5"), ("url", "url", "https://x/y")] {
         let message = said(json!({"type": "binary", "mimeType": "image/png", given: value})).new_messages().remove(0);

@@ -7,7 +7,7 @@ use super::*;
 /// Returns an entry of a user.
 pub fn of_user(content: &Value) -> EntryContent {
     let entry = Entry::first(Name::new("user").unwrap(), Payload::from_json_text(content.to_string()));
-    EntryContent::read(&entry, &mut Room::endless())
+    EntryContent::read(&entry, &mut AttachmentLimit::unlimited())
 }
 
 #[test]

@@ -14,18 +14,18 @@ fn what_a_client_was_told_and_sends_back_is_what_it_was() {
         attachment("application/pdf", json!({"url": "http://x/y"})),
         attachment("audio/wav", json!({"hash": "9f86d0"})),
     ];
-    let sent = content(&blocks, &mut Room::endless());
+    let sent = content(&blocks, &mut AttachmentLimit::unlimited());
     let sorts: Vec<&str> = sent.as_array().unwrap().iter().map(|part| part["type"].as_str().unwrap()).collect();
     assert_eq!(sorts, ["text", "image", "document", "audio"]);
     assert_eq!(sent.as_array().unwrap().iter().filter_map(block).collect::<Vec<_>>(), blocks);
     let words = [json!({"type": "text", "text": "a"}), json!({"type": "refusal", "text": "b"})];
-    assert_eq!(content(&words, &mut Room::endless()), "ab");
+    assert_eq!(content(&words, &mut AttachmentLimit::unlimited()), "ab");
 }
 
 #[test]
 fn what_there_is_no_room_for_is_named_as_the_upload_names_it() {
     let picture = |base64: &str| attachment("image/png", json!({"base64": base64}));
-    let sent = content(&[picture("aGV5aGV5"), picture("aGV5"), picture("aGU")], &mut Room::within(16));
+    let sent = content(&[picture("aGV5aGV5"), picture("aGV5"), picture("aGU")], &mut AttachmentLimit::within(16));
     let expected = [
         json!({"type": "data", "mimeType": "image/png", "value": "aGV5aGV5"}),
         json!({"type": "file", "provider": "onward", "mimeType": "image/png", "value": "fa690b82061edfd2852629aeba8a8977b57e40fcb77d1a7a28b26cba62591204"}),

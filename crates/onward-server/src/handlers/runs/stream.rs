@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onward_core::api::{StreamPage, StreamRequest, verb};
-use onward_core::stream::{Spoken, StreamContent, StreamFrame};
+use onward_core::stream::{StreamContent, StreamFrame, TaskFrame};
 use onward_core::{CallId, RunKey};
 use onward_runtime::CallRef;
 use serde_json::value::to_raw_value;
@@ -48,7 +48,7 @@ pub(crate) async fn stream(request: Request) -> Result<Response, Problem> {
     // A missing run is an error of the request, which can be reported only before the stream begins.
     server.runtime().read_head(&key).await?;
     let (events, sink) = sse::channel(&server);
-    tokio::spawn(Telling { server, key, offset, sink }.run(request.by.pass));
+    tokio::spawn(StreamSender { server, key, offset, sink }.run(request.by.pass));
     Ok(events.into_response())
 }
 
@@ -57,30 +57,30 @@ fn unusable() -> RequestError {
 }
 
 /// Stream for one reader.
-struct Telling {
+struct StreamSender {
     server: Server,
     key: RunKey,
     offset: Option<String>,
     sink: Sink,
 }
 
-impl Telling {
+impl StreamSender {
     /// Sends frames until the run is closed or the credential is no longer valid; sends the error if there is one.
     async fn run(mut self, pass: Option<Pass>) {
         let server = self.server.clone();
-        if let Some(problem) = sse::problem_of(self.tell(), pass, &server).await {
+        if let Some(problem) = sse::problem_of(self.send_frames(), pass, &server).await {
             self.sink.fail(&problem).await;
         }
     }
 
-    async fn tell(&mut self) -> Result<(), StreamError> {
+    async fn send_frames(&mut self) -> Result<(), StreamError> {
         loop {
             let keep_alive = self.server.limits().keep_alive;
             let page = tokio::select! {
                 page = self.server.runtime().read_stream(&self.key, self.offset.as_deref(), keep_alive) => page?,
                 () = self.sink.gone() => return Ok(()),
                 () = self.server.closed() => {
-                    self.sink.bid_farewell("the server stops");
+                    self.sink.set_closing_comment("the server stops");
                     return Ok(());
                 }
             };
@@ -120,7 +120,7 @@ fn document(key: &RunKey, frame: &StreamFrame) -> Box<RawValue> {
 fn content(key: &RunKey, content: &StreamContent) -> Map<String, Value> {
     let task = |generation: u32, call_id: &CallId| call(key, generation, call_id);
     let (kind, mut rest) = match content {
-        StreamContent::Spoken(output) => return spoken(key, output),
+        StreamContent::TaskFrame(output) => return task_frame(key, output),
         StreamContent::AttemptReset(reset) => {
             ("attempt_reset", json_value!({"task": task(reset.generation, &reset.task), "attempt": reset.attempt}))
         }
@@ -163,7 +163,7 @@ fn content(key: &RunKey, content: &StreamContent) -> Map<String, Value> {
 }
 
 /// Returns the object that a task emitted, with our fields, which win over fields of the same name.
-fn spoken(key: &RunKey, output: &Spoken) -> Map<String, Value> {
+fn task_frame(key: &RunKey, output: &TaskFrame) -> Map<String, Value> {
     let mut document = match output.frame.read::<Value>() {
         Ok(Value::Object(object)) if object.get("type").is_some_and(Value::is_string) => object,
         _ => as_object(json_value!({"type": "value", "value": output.frame})),

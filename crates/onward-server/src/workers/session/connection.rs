@@ -99,7 +99,7 @@ impl Drop for Connection {
 
 impl SessionState {
     pub(super) fn enqueue(&mut self, frame: ServerFrame) {
-        self.outgoing_bytes += weigh(&frame);
+        self.outgoing_bytes += payload_bytes(&frame);
         self.outgoing.push_back(frame);
     }
 
@@ -108,11 +108,11 @@ impl SessionState {
         let (mut frames, mut bytes) = (Vec::new(), 0);
         while frames.len() < FRAMES_MAX
             && let Some(frame) = self.outgoing.pop_front_if(|frame| {
-                bytes += weigh(frame);
+                bytes += payload_bytes(frame);
                 frames.is_empty() || bytes <= FRAMES_BYTES
             })
         {
-            self.outgoing_bytes -= weigh(&frame);
+            self.outgoing_bytes -= payload_bytes(&frame);
             if let ServerFrame::Task(offer) = &frame {
                 self.sent = self.sent.max(offer.number);
             }
@@ -123,8 +123,8 @@ impl SessionState {
 }
 
 /// Returns the size of a frame's payloads in bytes.
-fn weigh(frame: &ServerFrame) -> usize {
-    let of_records = |records: &[Record]| payloads::weigh(records.iter().flat_map(|record| &record.events));
+fn payload_bytes(frame: &ServerFrame) -> usize {
+    let of_records = |records: &[Record]| payloads::payload_bytes(records.iter().flat_map(|record| &record.events));
     match frame {
         ServerFrame::Run(run) => run.log.as_ref().map_or(0, |log| of_records(&log.records)),
         ServerFrame::Input(input) => of_records(std::slice::from_ref(&input.record)),

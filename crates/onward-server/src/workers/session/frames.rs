@@ -96,15 +96,19 @@ impl Session {
                 }
             }
             // The stream decides which attempt of a task is shown.
-            WorkerFrame::Speak(speech) if self.lock().holds_task(&speech.task, speech.claim) => {
-                drop(WorkerConnection::speak(&self.local, speech));
+            WorkerFrame::TaskFrames(task_frames) if self.lock().holds_task(&task_frames.task, task_frames.claim) => {
+                drop(WorkerConnection::push_frames(&self.local, task_frames));
             }
-            WorkerFrame::Speak(speech) => {
+            WorkerFrame::TaskFrames(task_frames) => {
                 let session = self.clone();
                 tokio::spawn(async move {
                     // The task may be part of a hello that is still being processed.
-                    if session.adopt(&speech.task, speech.claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted) {
-                        drop(WorkerConnection::speak(&session.local, speech));
+                    if session
+                        .adopt(&task_frames.task, task_frames.claim)
+                        .await
+                        .is_ok_and(|adoption| adoption == Adoption::Adopted)
+                    {
+                        drop(WorkerConnection::push_frames(&session.local, task_frames));
                     }
                 });
             }
@@ -142,14 +146,14 @@ impl Session {
 
     /// Refuses to read the log of a run unless the worker has code for its kind or executes a task of it (BK1).
     async fn check_readable(self: &Arc<Session>, run: &RunKey) -> Result<(), StoreError> {
-        let doubtful: Vec<(TaskId, u64)> = {
+        let unconfirmed: Vec<(TaskId, u64)> = {
             let state = self.lock();
             if state.runs.contains_key(run) || state.tasks.keys().any(|task| task.run == *run) {
                 return Ok(());
             }
-            state.doubtful.iter().filter(|(task, _)| task.run == *run).cloned().collect()
+            state.unconfirmed.iter().filter(|(task, _)| task.run == *run).cloned().collect()
         };
-        for (task, claim) in doubtful {
+        for (task, claim) in unconfirmed {
             if self.adopt(&task, claim).await? == Adoption::Adopted {
                 return Ok(());
             }
@@ -208,7 +212,7 @@ fn about(frame: &WorkerFrame) -> Option<(&RunKey, Option<u64>)> {
         WorkerFrame::ReadLog(frame) => Some((&frame.run, Some(frame.request))),
         WorkerFrame::Report(frame) => Some((&frame.task.run, Some(frame.request))),
         WorkerFrame::Emit(frame) => Some((&frame.run, None)),
-        WorkerFrame::Speak(speech) => Some((&speech.task.run, None)),
+        WorkerFrame::TaskFrames(task_frames) => Some((&task_frames.task.run, None)),
         WorkerFrame::Hello(_)
         | WorkerFrame::Heartbeat(_)
         | WorkerFrame::Credit(_)

@@ -36,10 +36,10 @@ struct Compared {
     /// Those of the tasks that cannot have started (V7).
     not_started: BTreeSet<(TaskId, u64)>,
     /// Runs that only the worker has: given by a server that is gone, or lost since.
-    doubtful_runs: Vec<(RunKey, Epoch)>,
+    unconfirmed_runs: Vec<(RunKey, Epoch)>,
     /// The tasks that the worker has, also those of this session: the worker may have been at another server in between, which
     /// has adopted them, and not know it (K10).
-    doubtful_tasks: Vec<wire::HeldTask>,
+    unconfirmed_tasks: Vec<wire::HeldTask>,
 }
 
 impl Session {
@@ -84,10 +84,10 @@ impl Session {
     }
 
     async fn settle(self: &Arc<Session>, compared: Compared) {
-        self.release_doubtful(compared.before, compared.doubtful_runs).await;
-        for wire::HeldTask { task, claim } in compared.doubtful_tasks {
+        self.release_unconfirmed(compared.before, compared.unconfirmed_runs).await;
+        for wire::HeldTask { task, claim } in compared.unconfirmed_tasks {
             let is_adopted = self.adopt_or_retry(&task, claim).await == Adoption::Adopted;
-            self.lock().doubtful.remove(&(task.clone(), claim));
+            self.lock().unconfirmed.remove(&(task.clone(), claim));
             if !is_adopted {
                 self.forget_task(&task, claim);
                 self.push(ServerFrame::TaskOver(wire::TaskOver { task, claim }));
@@ -119,11 +119,11 @@ impl Session {
 
     /// Releases the runs that the store still has with an earlier session of this worker, so that another worker gets them at
     /// once. The worker names the session, and its id includes the credential (Q9).
-    async fn release_doubtful(&self, before: Option<WorkerId>, doubtful: Vec<(RunKey, Epoch)>) {
-        let Some(before) = before.filter(|_| !doubtful.is_empty()) else { return };
+    async fn release_unconfirmed(&self, before: Option<WorkerId>, unconfirmed: Vec<(RunKey, Epoch)>) {
+        let Some(before) = before.filter(|_| !unconfirmed.is_empty()) else { return };
         let store = self.runtime().store();
         let Ok(leases) = store.list_leases(before).await else { return };
-        for (run, epoch) in doubtful.into_iter().filter(|lease| leases.contains(lease)) {
+        for (run, epoch) in unconfirmed.into_iter().filter(|lease| leases.contains(lease)) {
             drop(store.release_run(run, epoch).await);
         }
     }
@@ -190,25 +190,32 @@ impl SessionState {
         let not_started = self.not_started(session, hello.received.as_ref());
         let given = self.tasks.iter().map(|(task, given)| (task.clone(), given.claim));
         // A task of the previous hello may be adopted only after this one; without a worker it would stay claimed (Q7).
-        let undelivered_tasks = given.chain(std::mem::take(&mut self.doubtful)).collect();
+        let undelivered_tasks = given.chain(std::mem::take(&mut self.unconfirmed)).collect();
         let undelivered_runs = self.runs.clone();
-        let (both, doubtful_runs, doubtful_tasks) = Default::default();
-        let mut compared =
-            Compared { before: None, both, undelivered_runs, undelivered_tasks, not_started, doubtful_runs, doubtful_tasks };
+        let (both, unconfirmed_runs, unconfirmed_tasks) = Default::default();
+        let mut compared = Compared {
+            before: None,
+            both,
+            undelivered_runs,
+            undelivered_tasks,
+            not_started,
+            unconfirmed_runs,
+            unconfirmed_tasks,
+        };
         for held in &hello.runs {
             if self.runs.get(&held.run) == Some(&held.epoch) {
                 compared.undelivered_runs.remove(&held.run);
                 compared.both.push(held.clone());
             } else {
-                compared.doubtful_runs.push((held.run.clone(), held.epoch));
+                compared.unconfirmed_runs.push((held.run.clone(), held.epoch));
                 self.enqueue(ServerFrame::RunLost(wire::RunLost { run: held.run.clone(), epoch: held.epoch }));
             }
         }
         for held in &hello.tasks {
             let one = (held.task.clone(), held.claim);
             compared.undelivered_tasks.remove(&one);
-            compared.doubtful_tasks.push(held.clone());
-            self.doubtful.insert(one);
+            compared.unconfirmed_tasks.push(held.clone());
+            self.unconfirmed.insert(one);
         }
         compared
     }

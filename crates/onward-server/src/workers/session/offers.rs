@@ -77,7 +77,7 @@ impl Session {
         let ClaimedRun { head, records } = claimed;
         let (run, epoch) = (head.key.clone(), head.epoch);
         let small = |records: &Vec<Record>| {
-            records.len() <= LOG_MAX && payloads::weigh(records.iter().flat_map(|record| &record.events)) <= LOG_BYTES_MAX
+            records.len() <= LOG_MAX && payloads::payload_bytes(records.iter().flat_map(|record| &record.events)) <= LOG_BYTES_MAX
         };
         let log = records.filter(small).map(|records| wire::Log { records, more: false });
         let given = self.give(|state| {
@@ -122,8 +122,8 @@ impl Session {
             session.local.task_over(task.clone(), claim).await;
             // A task that is being adopted again was with another session meanwhile; the adoption decides whether it is over
             // (K10).
-            let is_doubtful = session.lock().doubtful.contains(&(task.clone(), claim));
-            if session.forget_task(&task, claim) && !is_doubtful {
+            let is_unconfirmed = session.lock().unconfirmed.contains(&(task.clone(), claim));
+            if session.forget_task(&task, claim) && !is_unconfirmed {
                 session.push(ServerFrame::TaskOver(wire::TaskOver { task, claim }));
             }
         });

@@ -11,16 +11,16 @@ fn run(id: &str) -> RunKey {
 fn mutated_notifications_never_panic_and_read_back() {
     let sample = "me\nd7\nl3\nl4\no\nwdefault\nedefault\ta b\ngdefault\tc/d";
     onward_testkit::mutate("notifications", &[sample.as_bytes().to_vec()], |bytes| {
-        let Some((server, words)) = std::str::from_utf8(bytes).ok().and_then(parse) else { return false };
-        let again = words.payload(&server);
-        assert_eq!(parse(&again), Some((server, words)), "{}", bytes.escape_ascii());
+        let Some((server, notice)) = std::str::from_utf8(bytes).ok().and_then(parse) else { return false };
+        let again = notice.payload(&server);
+        assert_eq!(parse(&again), Some((server, notice)), "{}", bytes.escape_ascii());
         true
     });
 }
 
 #[test]
 fn what_is_said_is_heard_and_nonsense_is_passed_over() {
-    let words = Words {
+    let notice = Notice {
         due: Some(Timestamp(7)),
         has_deliveries: true,
         work: BTreeSet::from([Namespace::default()]),
@@ -28,15 +28,15 @@ fn what_is_said_is_heard_and_nonsense_is_passed_over() {
         broadcasts: BTreeSet::from([3, 4]),
         is_cut: false,
     };
-    let heard = parse(&words.payload("me")).expect("it has a server");
-    assert_eq!(heard, ("me".to_owned(), words));
-    assert_eq!(parse("me\n?\ng\n\u{e9}\nea\nd-1\nl").map(|heard| heard.1), Some(Words::default()));
+    let heard = parse(&notice.payload("me")).expect("it has a server");
+    assert_eq!(heard, ("me".to_owned(), notice));
+    assert_eq!(parse("me\n?\ng\n\u{e9}\nea\nd-1\nl").map(|heard| heard.1), Some(Notice::default()));
 }
 
 #[test]
 fn what_does_not_fit_is_left_out_and_that_is_said() {
-    let words = Words { grown: (0..1_000).map(|number| (run(&format!("run-{number}")), false)).collect(), ..Words::default() };
-    let payload = words.payload("me");
+    let notice = Notice { grown: (0..1_000).map(|number| (run(&format!("run-{number}")), false)).collect(), ..Notice::default() };
+    let payload = notice.payload("me");
     assert!(payload.len() < 8_000);
     let heard = parse(&payload).expect("it has a server").1;
     assert!(heard.grown.len() > 300 && heard.is_cut);

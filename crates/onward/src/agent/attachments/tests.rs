@@ -76,7 +76,7 @@ async fn nothing_but_the_file_of_a_hash_is_read() {
 }
 
 #[tokio::test]
-async fn whoever_was_not_told_where_attachments_are_says_so() {
+async fn a_worker_without_attachment_store_reports_it() {
     let error = put_in_place(&mut request(&["ab"]), None, false).await.unwrap_err();
     assert!(error.to_string().contains("ab: no attachments are configured in this process"), "{error}");
 }

@@ -54,7 +54,7 @@ fn contents_of_every_shape_are_told() {
 }
 
 #[test]
-fn every_call_has_one_result_before_anybody_else_speaks() {
+fn every_call_has_one_result_before_the_next_message() {
     let reply = ModelReply { blocks: vec![call("a"), call("b")], ..ModelReply::default() };
     let told = tell_p(&[
         entry("assistant", &reply),

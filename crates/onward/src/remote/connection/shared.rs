@@ -44,7 +44,7 @@ pub(super) struct State {
     pub connection: u64,
     /// The server has accepted the current connection; nothing is sent before (V1).
     pub welcomed: bool,
-    /// A time at which the server certainly heard from this worker, or later (Y4).
+    /// At this time or later, the server certainly received a message from this worker (Y4).
     pub last_seen_at: Option<Instant>,
     /// The heartbeat that the server has not confirmed yet, and when it was sent.
     pub beat: Option<(u64, Instant)>,
@@ -238,7 +238,7 @@ impl Shared {
         WorkerFrame::Heartbeat(wire::Heartbeat { request })
     }
 
-    /// Returns the time since the server certainly heard from this worker; `None` before the first.
+    /// Returns the time since the server certainly received a message from this worker; `None` before the first.
     pub fn silent_for(&self) -> Option<Duration> {
         self.lock().last_seen_at.map(|last_seen_at| last_seen_at.elapsed())
     }
@@ -249,7 +249,7 @@ impl Shared {
         let (mut frames, mut bytes) = (Vec::new(), 0);
         while frames.len() < FRAMES_MAX
             && let Some(frame) = state.outgoing.pop_front_if(|frame| {
-                bytes += weigh(frame);
+                bytes += payload_bytes(frame);
                 frames.is_empty() || bytes <= FRAMES_BYTES
             })
         {
@@ -312,19 +312,19 @@ impl State {
     }
 
     /// Removes the run from the held ones, if it is held under this epoch.
-    pub fn let_go(&mut self, run: &RunKey, epoch: Epoch) -> Option<HeldRun> {
+    pub fn remove_held(&mut self, run: &RunKey, epoch: Epoch) -> Option<HeldRun> {
         if self.held.get(run).is_some_and(|held| held.epoch == epoch) { self.held.remove(run) } else { None }
     }
 }
 
 /// Returns the payload bytes of a frame.
-fn weigh(frame: &WorkerFrame) -> usize {
+fn payload_bytes(frame: &WorkerFrame) -> usize {
     match frame {
-        WorkerFrame::Commit(frame) => payloads::weigh(&frame.commit.events),
-        WorkerFrame::Report(frame) => payloads::weigh_report(&frame.report),
+        WorkerFrame::Commit(frame) => payloads::payload_bytes(&frame.commit.events),
+        WorkerFrame::Report(frame) => payloads::report_payload_bytes(&frame.report),
         WorkerFrame::Answer(wire::Answer { answer: Some(Ok(answer)), .. }) => answer.data().len(),
         WorkerFrame::Emit(emit) => emit.value.data().len(),
-        WorkerFrame::Speak(speech) => speech.frames.iter().map(|frame| frame.frame.data().len()).sum(),
+        WorkerFrame::TaskFrames(task_frames) => task_frames.frames.iter().map(|frame| frame.frame.data().len()).sum(),
         _ => 0,
     }
 }

@@ -30,17 +30,17 @@ pub(super) const FRAMES_BYTES: usize = 4 * 1024 * 1024;
 const MESSAGES_MAX: usize = 2;
 
 /// Shortest interval between two checks of the time.
-const LOOK_MIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
 /// Keeps the stream open until the worker has left.
 pub(super) async fn keep_open(channel: Channel, shared: Arc<Shared>) {
     tokio::select! {
-        () = come_back(channel, &shared) => {}
+        () = reconnect(channel, &shared) => {}
         () = watch_lease(&shared) => {}
     }
 }
 
-async fn come_back(channel: Channel, shared: &Arc<Shared>) {
+async fn reconnect(channel: Channel, shared: &Arc<Shared>) {
     let mut pause = RETRY_FIRST;
     loop {
         let welcomed = converse(&channel, shared).await;
@@ -57,7 +57,7 @@ async fn come_back(channel: Channel, shared: &Arc<Shared>) {
 async fn watch_lease(shared: &Arc<Shared>) {
     loop {
         let lease = known_lease(shared).await;
-        tokio::time::sleep((lease / 12).max(LOOK_MIN)).await;
+        tokio::time::sleep((lease / 12).max(POLL_INTERVAL_MIN)).await;
         if shared.silent_for().is_some_and(|silent| silent >= lease * 2 / 3) {
             shared.lose_all();
         }
@@ -84,7 +84,7 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
         return false;
     }
     let began = Instant::now();
-    let patience = shared.lease.borrow().map_or(WELCOME_MAX, |lease| lease.clamp(WELCOME_MIN, WELCOME_MAX));
+    let welcome_timeout = shared.lease.borrow().map_or(WELCOME_MAX, |lease| lease.clamp(WELCOME_MIN, WELCOME_MAX));
     let welcomed = async {
         let mut incoming: Streaming<ServerFrames> = match channel.open(CONNECT, ReceiverStream::new(receiver)).await {
             Ok(incoming) => incoming,
@@ -101,7 +101,7 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
         let first = incoming.message().await.ok()??;
         matches!(first.frames.first(), Some(ServerFrame::Welcome(_))).then_some((incoming, first))
     };
-    let Ok(Some((mut incoming, first))) = tokio::time::timeout(patience, welcomed).await else { return false };
+    let Ok(Some((mut incoming, first))) = tokio::time::timeout(welcome_timeout, welcomed).await else { return false };
     first.frames.into_iter().for_each(|frame| shared.take_in(frame));
     let receiving = async {
         while let Ok(Some(message)) = incoming.message().await {
@@ -121,7 +121,7 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
 async fn silence(shared: &Shared, began: Instant) {
     loop {
         let lease = known_lease(shared).await;
-        tokio::time::sleep((lease / 6).max(LOOK_MIN)).await;
+        tokio::time::sleep((lease / 6).max(POLL_INTERVAL_MIN)).await;
         if began.elapsed() >= lease && shared.silent_for().is_none_or(|silent| silent >= lease) {
             return;
         }
@@ -130,7 +130,7 @@ async fn silence(shared: &Shared, began: Instant) {
 
 /// Sends queued frames, and a heartbeat three times per lease. Ends with the connection.
 async fn send(shared: &Shared, messages: mpsc::Sender<WorkerFrames>) {
-    let pace = (known_lease(shared).await / 3).max(LOOK_MIN);
+    let pace = (known_lease(shared).await / 3).max(POLL_INTERVAL_MIN);
     let mut beat_at = Instant::now() + pace;
     loop {
         // Reserves first and takes frames then, so that frames that wait for the network are merged into one message.

@@ -34,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// Takes the request that a reply belongs to. A reply proves that the server heard from this worker after the request was
+    /// Takes the request that a reply belongs to. A reply proves that the server received a message of this worker after the request was
     /// made.
     fn take_reply(&self, number: u64) -> Option<Request> {
         let mut state = self.lock();
@@ -151,7 +151,7 @@ impl Shared {
         state.runs.clear();
         let waiting = std::mem::take(&mut state.tasks);
         for task in &waiting {
-            // The next `hello` lists it, and then the server is told that it was not started.
+            // The next `hello` lists it, and then the server learns that it was not started.
             let key = (task.id.clone(), task.claim);
             state.held_tasks.extend(held_tasks.remove_entry(&key));
         }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_is_there_and_speaks_otherwise_is_told_apart_from_nobody() {
+fn another_protocol_is_distinguished_from_no_server() {
     let hint = |url: &str, why: &str| unreachable_at(url, why).hint().unwrap();
     let refused = "tcp connect error: Connection refused (os error 111)";
     for (url, why, wanted) in [

@@ -212,7 +212,7 @@ impl Store for DyingStore {
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         let process = self.0.clone();
-        let is_given_back = report.lets_go();
+        let is_given_back = report.releases_attempt();
         let call = Box::pin(async move {
             let answer = process.store.report_task(task, claim, report, lease).await;
             process.seen.losses.fetch_add(u64::from(is_given_back && answer.is_ok()), Ordering::SeqCst);

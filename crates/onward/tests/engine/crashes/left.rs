@@ -119,7 +119,7 @@ impl Read {
                 }
                 match event {
                     Event::TaskScheduled(event) => drop(open.insert(event.call_id.clone(), event)),
-                    Event::TaskAttempted(event) if event.stands_as.is_some() => {
+                    Event::TaskAttempted(event) if event.ledger_name.is_some() => {
                         assert!(open.contains_key(&event.call_id), "an answered call is not attempted again: {event:?}");
                         let call = calls.entry((generation, event.call_id.clone())).or_default();
                         call.began.extend(event.began_at);

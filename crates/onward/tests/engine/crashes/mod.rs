@@ -290,11 +290,11 @@ async fn an_agent_and_the_agent_that_is_its_tool_may_die_over_a_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_person_and_sums_up_may_die_anywhere() {
+async fn an_agent_that_awaits_a_person_and_summarizes_may_crash_anywhere() {
     singles_and_doubles::<Approval>(8, in_memory).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_sent_back_and_hands_over_may_die_anywhere() {
+async fn a_reset_agent_that_hands_over_may_crash_anywhere() {
     singles_and_doubles::<Turning>(8, in_memory).await;
 }

@@ -83,7 +83,7 @@ impl Story for Turning {
         let hello = answered(&run, "hello").await;
         insist(|| run.message("one").id("one")).await;
         answered(&run, "one").await;
-        insist(|| async { run.branch(Some(hello[1].id)).say("user", "two").id("edit").await }).await;
+        insist(|| async { run.branch(Some(hello[1].id)).entry("user", "two").id("edit").await }).await;
         answered(&run, "two").await;
         insist(|| run.message("is there a bill").id("bill")).await;
         assert_eq!(insist(|| run.result()).await, "It is enough.");

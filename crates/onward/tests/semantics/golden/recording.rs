@@ -27,13 +27,13 @@ fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
-fn pump(world: &mut World) {
-    world.pump().expect("the code replays");
+fn run_until_idle(world: &mut World) {
+    world.run_until_idle().expect("the code replays");
 }
 
 fn input(world: &mut World, event: impl Into<Event>) {
     world.input(event).expect("an open run takes inputs");
-    pump(world);
+    run_until_idle(world);
 }
 
 fn signal(world: &mut World, signal: &str, text: &str) {
@@ -44,7 +44,7 @@ fn signal(world: &mut World, signal: &str, text: &str) {
 fn fire(world: &mut World) {
     let (call_id, _) = world.next_timer().expect("a timer runs");
     world.fire_timer(&call_id);
-    pump(world);
+    run_until_idle(world);
 }
 
 /// Returns the call ids of the selected calls, in order.
@@ -63,11 +63,11 @@ fn complete(world: &mut World, call_id: CallId, text: &str) {
 /// Records an agent that is brief, pays, and crashes; the next process is polite and finds the payment.
 pub fn agent() -> Log {
     let mut world = World::new_agent(workflows::agent, &()).dep(false);
-    pump(&mut world);
+    run_until_idle(&mut world);
     let [call_id] = &task_call_ids(&world)[..] else { panic!("one task") };
     let call_id = call_id.clone();
     world
-        .input(TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as: None, began_at: None })
+        .input(TaskAttempted { call_id: call_id.clone(), attempt: 1, ledger_name: None, began_at: None })
         .expect("an open run takes attempts");
     world.crash();
     let mut world = world.dep(true);
@@ -78,7 +78,7 @@ pub fn agent() -> Log {
 /// Records a branch: while the agent works on one message, another one replaces it.
 pub fn branched() -> Log {
     let mut world = World::new_agent(workflows::branched, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     signal(&mut world, "message", "\"where is it?\"");
     let started = world.log().records()[0].started().expect("a log begins with its start").clone();
     let checkpoint = started.checkpoint.expect("it has taken one");
@@ -92,7 +92,7 @@ pub fn branched() -> Log {
 /// Records two children of an agent: one sends a message and ends, the other is stopped.
 pub fn handed() -> Log {
     let mut world = World::new_agent(workflows::handed, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     let asked = call_ids(&world, |event| if let Event::ChildAwaited(event) = event { Some(&event.call_id) } else { None });
     let started = world.log().events().find_map(|(_, event)| match event {
         Event::ChildStarted(event) => Some(event.child.clone()),
@@ -116,7 +116,7 @@ fn finished(world: World) -> Log {
 
 pub fn steps() -> Log {
     let mut world = World::new(workflows::steps, "order-1");
-    pump(&mut world);
+    run_until_idle(&mut world);
     fire(&mut world);
     fire(&mut world);
     finished(world)
@@ -124,7 +124,7 @@ pub fn steps() -> Log {
 
 pub fn tasks() -> Log {
     let mut world = World::new(workflows::tasks, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     let call_ids = task_call_ids(&world);
     let failure = Failure::new("no_paper", "out of paper");
     input(&mut world, TaskFailed { call_id: call_ids[1].clone(), failure, attempts: 4 });
@@ -135,11 +135,11 @@ pub fn tasks() -> Log {
 /// Records the same with tasks that cost something: one has reported its cost, one never does.
 pub fn spending() -> Log {
     let mut world = World::new(workflows::tasks, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     let call_ids = task_call_ids(&world);
     let began_at = Some(world.now());
     for call_id in &call_ids {
-        let attempted = TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as: Some("small".to_owned()), began_at };
+        let attempted = TaskAttempted { call_id: call_id.clone(), attempt: 1, ledger_name: Some("small".to_owned()), began_at };
         input(&mut world, attempted);
     }
     let failure = Failure::new("no_paper", "out of paper");
@@ -155,7 +155,7 @@ pub fn spending() -> Log {
             attempt: 1,
             claim: 1,
             began_at,
-            stands_as: Some("small".to_owned()),
+            ledger_name: Some("small".to_owned()),
             failure_code: None,
             spend: vec![known, Spend::unknown("large")],
         },
@@ -166,11 +166,11 @@ pub fn spending() -> Log {
 
 pub fn budgets() -> Log {
     let mut world = World::new(workflows::budgets, &());
-    pump(&mut world);
-    let (call_id, began_at, stands_as) = (task_call_ids(&world)[0].clone(), world.now(), Some("ask".to_owned()));
+    run_until_idle(&mut world);
+    let (call_id, began_at, ledger_name) = (task_call_ids(&world)[0].clone(), world.now(), Some("ask".to_owned()));
     input(
         &mut world,
-        TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as: stands_as.clone(), began_at: Some(began_at) },
+        TaskAttempted { call_id: call_id.clone(), attempt: 1, ledger_name: ledger_name.clone(), began_at: Some(began_at) },
     );
     let spend = vec![Spend::on("small").tokens(Tokens { input: 30, output: 10, ..Tokens::default() })];
     let ended = TaskAttemptEnded {
@@ -179,7 +179,7 @@ pub fn budgets() -> Log {
         attempt: 1,
         claim: 1,
         began_at,
-        stands_as,
+        ledger_name,
         failure_code: None,
         spend,
     };
@@ -200,7 +200,7 @@ pub fn budgets() -> Log {
 
 pub fn settled() -> Log {
     let mut world = World::new(workflows::settled, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     signal(&mut world, "look", "null");
     let started = world.log().events().find_map(|(_, event)| match event {
         Event::ChildStarted(event) => Some(event.child.clone()),
@@ -217,7 +217,7 @@ pub fn settled() -> Log {
 
 pub fn timers() -> Log {
     let mut world = World::new(workflows::timers, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     fire(&mut world);
     fire(&mut world);
     let quick = task_call_ids(&world)[0].clone();
@@ -229,7 +229,7 @@ pub fn timers() -> Log {
 pub fn signals() -> Log {
     let mut world = World::new(workflows::signals, &());
     world.signal("b", &7);
-    pump(&mut world);
+    run_until_idle(&mut world);
     signal(&mut world, "a", "\"first\"");
     let sender = Some(onward_core::RunKey::new(Default::default(), onward_core::RunId::new("friend").expect("a name")));
     let greeting = SignalReceived { name: name("user.greeting"), payload: json("\"hi\""), signal_id: None, sender };
@@ -241,7 +241,7 @@ pub fn signals() -> Log {
 
 pub fn approvals() -> Log {
     let mut world = World::new(workflows::approvals, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     let decide = |call_id: u32, approved: bool, feedback: Option<&str>, by: Option<&str>| ApprovalDecided {
         call_id: CallId::root(call_id),
         approved,
@@ -257,7 +257,7 @@ pub fn approvals() -> Log {
 
 pub fn promises() -> Log {
     let mut world = World::new(workflows::promises, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     let resolve = |call_id: u32, result| PromiseResolved {
         call_id: CallId::root(call_id),
         result,
@@ -271,7 +271,7 @@ pub fn promises() -> Log {
 
 pub fn children() -> Log {
     let mut world = World::new(workflows::children, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     let call_ids = call_ids(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None });
     input(&mut world, ChildCompleted { call_id: call_ids[1].clone(), output: json("\"grown up\""), child: None, spent: None });
     input(&mut world, ChildFailed { call_id: call_ids[0].clone(), failure: Failure::fatal("lost"), child: None, spent: None });
@@ -280,7 +280,7 @@ pub fn children() -> Log {
 
 pub fn state() -> Log {
     let mut world = World::new(workflows::state, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     for turn in 0..3 {
         signal(&mut world, "turn", &turn.to_string());
     }
@@ -289,7 +289,7 @@ pub fn state() -> Log {
 
 pub fn versions() -> Log {
     let mut world = World::new(workflows::versions, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     signal(&mut world, "go", "null");
     finished(world)
 }
@@ -307,14 +307,14 @@ pub fn updates() -> Log {
 
 pub fn canceled() -> Log {
     let mut world = World::new(workflows::trip, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     input(&mut world, CancelRequested { reason: "no holiday".to_owned() });
     finished(world)
 }
 
 pub fn failed() -> Log {
     let mut world = World::new(workflows::failing, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     finished(world)
 }
 
@@ -351,13 +351,13 @@ pub fn carried() -> Log {
     let mut world = World::new(workflows::pages, &Vec::<u32>::new());
     world.signal("s", &1);
     world.signal("s", &2);
-    pump(&mut world);
+    run_until_idle(&mut world);
     finished(world)
 }
 
 pub fn terminated() -> Log {
     let mut world = World::new(workflows::waiting, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     let divergence = Divergence {
         index: Index(1),
         recorded: "a timer at 0".to_owned(),
@@ -370,14 +370,14 @@ pub fn terminated() -> Log {
         .input(RunPaused { divergence: Some(divergence), ..RunPaused::because(PauseReason::Diverged, message) })
         .expect("an open run takes inputs");
     world.input(RunResumed::default()).expect("an open run takes inputs");
-    pump(&mut world);
+    run_until_idle(&mut world);
     world.input(TerminateRequested { reason: "out of patience".to_owned(), reset_to: None }).expect("an open run takes inputs");
     world.log().clone()
 }
 
 pub fn branches() -> Log {
     let mut world = World::new(workflows::branches, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     for (call_id, text) in task_call_ids(&world).into_iter().zip(["\"lost\"", "\"won\"", "\"a\"", "\"b\""]).rev() {
         complete(&mut world, call_id, text);
     }
@@ -399,7 +399,7 @@ pub fn payloads() -> Log {
 /// Records a run that is still open: every later build must be able to continue it.
 pub fn open() -> Log {
     let mut world = World::new(workflows::waiting, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     fire(&mut world);
     assert_eq!(world.output(), "open");
     world.log().clone()
@@ -408,13 +408,13 @@ pub fn open() -> Log {
 /// Records a run that failed because of its task and its child, and was retried twice.
 pub fn retried() -> Log {
     let mut world = World::new(workflows::reopened, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     let task = task_call_ids(&world)[0].clone();
     let child =
         call_ids(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None })[0].clone();
     input(&mut world, TaskFailed { call_id: task.clone(), failure: Failure::fatal("no paper"), attempts: 1 });
     world.retry().expect("a failed run can be retried");
-    pump(&mut world);
+    run_until_idle(&mut world);
     let by = ParentLink {
         run: RunKey::new(Default::default(), RunId::new("fork").expect("a name")),
         generation: 0,
@@ -427,7 +427,7 @@ pub fn retried() -> Log {
     complete(&mut world, task, "2");
     input(&mut world, ChildFailed { call_id: child.clone(), failure: Failure::fatal("lost"), child: None, spent: None });
     world.retry().expect("a failed run can be retried");
-    pump(&mut world);
+    run_until_idle(&mut world);
     input(&mut world, ChildCompleted { call_id: child, output: json("3"), child: None, spent: None });
     finished(world)
 }
@@ -435,10 +435,10 @@ pub fn retried() -> Log {
 /// Records a run that continues from a copy of another one, with a signal that was carried over.
 pub fn forked() -> Log {
     let mut world = World::new(workflows::reopened, &());
-    pump(&mut world);
+    run_until_idle(&mut world);
     signal(&mut world, "nobody-waits", "1");
     let mut fork = world.fork("fork", Some(Index(6)), true).expect("a commit ends there");
-    pump(&mut fork);
+    run_until_idle(&mut fork);
     let child =
         call_ids(&fork, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None })[0].clone();
     let task = task_call_ids(&fork)[0].clone();

@@ -50,7 +50,7 @@ fn the_winner_is_the_same_after_every_crash_and_under_every_schedule() {
 }
 
 #[test]
-fn a_task_that_nobody_works_on_times_out_in_the_queue() {
+fn an_unclaimed_task_times_out_in_the_queue() {
     async fn patient(ctx: Ctx, _: ()) -> Result<String> {
         let task = ctx.task::<()>("nobody's", &()).queued_timeout(hours(2)).await;
         Ok(task.unwrap_err().message)
@@ -63,7 +63,7 @@ fn a_task_that_nobody_works_on_times_out_in_the_queue() {
 }
 
 #[test]
-fn a_task_that_somebody_works_on_does_not_time_out_in_the_queue() {
+fn a_claimed_task_does_not_time_out_in_the_queue() {
     async fn patient(ctx: Ctx, _: ()) -> Result<u32> {
         // The pause between the attempts is longer than the queue timeout of the first one.
         ctx.task("work", &()).queued_timeout(secs(1)).retry(RetryPolicy::attempts(2).delay(secs(50))).await

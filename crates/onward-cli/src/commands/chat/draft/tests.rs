@@ -8,16 +8,16 @@ fn call_id(text: &str) -> CallId {
     CallId::parse(text).unwrap()
 }
 
-fn spoken(task: &str, seq: u64, frame: Value) -> Spoken {
-    Spoken { generation: 0, task: call_id(task), attempt: 1, seq, frame: Payload::json(&frame).unwrap() }
+fn task_frame(task: &str, seq: u64, frame: Value) -> TaskFrame {
+    TaskFrame { generation: 0, task: call_id(task), attempt: 1, seq, frame: Payload::json(&frame).unwrap() }
 }
 
 fn text(drafts: &mut Drafts, seq: u64, text: &str) -> NewText {
-    drafts.hear(&spoken("1", seq, json!({"type": "text", "text": text})))
+    drafts.push(&task_frame("1", seq, json!({"type": "text", "text": text})))
 }
 
 fn begin(drafts: &mut Drafts) {
-    assert_eq!(drafts.hear(&spoken("1", 0, json!({"type": "begin"}))), NewText::Nothing);
+    assert_eq!(drafts.push(&task_frame("1", 0, json!({"type": "begin"}))), NewText::Nothing);
 }
 
 fn more(text: &str) -> NewText {
@@ -73,11 +73,11 @@ fn behind_a_gap_nothing_is_shown_until_the_entry_is_there() {
 #[test]
 fn what_other_tasks_say_is_no_answer_and_two_answers_are_not_mixed() {
     let mut drafts = Drafts::default();
-    assert_eq!(drafts.hear(&spoken("9", 0, json!({"type": "text", "text": "progress"}))), NewText::Nothing);
+    assert_eq!(drafts.push(&task_frame("9", 0, json!({"type": "text", "text": "progress"}))), NewText::Nothing);
     begin(&mut drafts);
     text(&mut drafts, 1, "one");
-    drafts.hear(&spoken("2", 0, json!({"type": "begin"})));
-    assert_eq!(drafts.hear(&spoken("2", 1, json!({"type": "text", "text": "two"}))), NewText::Nothing);
+    drafts.push(&task_frame("2", 0, json!({"type": "begin"})));
+    assert_eq!(drafts.push(&task_frame("2", 1, json!({"type": "text", "text": "two"}))), NewText::Nothing);
     drafts.end(0, &call_id("1"), false);
-    assert_eq!(drafts.hear(&spoken("2", 2, json!({"type": "text", "text": "!"}))), more("two!"));
+    assert_eq!(drafts.push(&task_frame("2", 2, json!({"type": "text", "text": "!"}))), more("two!"));
 }

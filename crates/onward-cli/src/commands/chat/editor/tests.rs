@@ -4,7 +4,7 @@ use super::*;
 
 fn after(bytes: &[u8]) -> (String, usize) {
     let mut editor = Editor::default();
-    editor.press(bytes);
+    editor.handle_keys(bytes);
     (editor.line.iter().collect(), editor.cursor)
 }
 
@@ -21,41 +21,44 @@ fn keys_change_the_line_where_the_cursor_is() {
 fn characters_and_sequences_may_come_in_pieces() {
     let mut editor = Editor::default();
     for byte in "żß\u{1f600}".bytes().chain(*b"\x1b[D!") {
-        assert_eq!(editor.press(&[byte]), []);
+        assert_eq!(editor.handle_keys(&[byte]), []);
     }
     // A lone escape is consumed at once, so the rest of its sequence is inserted as text.
     assert_eq!(editor.line.iter().collect::<String>(), "żß\u{1f600}[D!");
-    assert_eq!(editor.press(b"\xff\r"), [Typed::Message("żß\u{1f600}[D!".to_owned())]);
+    assert_eq!(editor.handle_keys(b"\xff\r"), [Typed::Message("żß\u{1f600}[D!".to_owned())]);
 }
 
 #[test]
 fn lines_from_before_come_back() {
     let mut editor = Editor::default();
-    assert_eq!(editor.press(b"one\rtwo\n"), [Typed::Message("one".to_owned()), Typed::Message("two".to_owned())]);
-    editor.press(b"\x1b[A\x1b[A\x1b[A");
+    assert_eq!(editor.handle_keys(b"one\rtwo\n"), [Typed::Message("one".to_owned()), Typed::Message("two".to_owned())]);
+    editor.handle_keys(b"\x1b[A\x1b[A\x1b[A");
     assert_eq!(editor.line().0.iter().collect::<String>(), "one");
-    editor.press(b"\x1b[B\x1b[B");
+    editor.handle_keys(b"\x1b[B\x1b[B");
     assert_eq!(editor.line().0.len(), 0);
-    assert_eq!(editor.press(b"\x04"), [Typed::End]);
+    assert_eq!(editor.handle_keys(b"\x04"), [Typed::End]);
 }
 
 #[test]
 fn pasted_lines_are_one_message() {
     let message = |text: &str| vec![Typed::Message(text.to_owned())];
     let mut editor = Editor::default();
-    assert_eq!(editor.press(b"see: \x1b[200~one\r\ntwo\n\tthree\x03\x1b[201~ done\n"), message("see: one\ntwo\n    three done"));
+    assert_eq!(
+        editor.handle_keys(b"see: \x1b[200~one\r\ntwo\n\tthree\x03\x1b[201~ done\n"),
+        message("see: one\ntwo\n    three done")
+    );
     // The end marker may arrive in pieces.
-    assert_eq!(editor.press(b"\x1b[200~a\nb\x1b"), []);
-    assert_eq!(editor.press(b"[20"), []);
-    assert_eq!(editor.press(b"1~\n"), message("a\nb"));
+    assert_eq!(editor.handle_keys(b"\x1b[200~a\nb\x1b"), []);
+    assert_eq!(editor.handle_keys(b"[20"), []);
+    assert_eq!(editor.handle_keys(b"1~\n"), message("a\nb"));
     // So may a line end.
-    assert_eq!(editor.press(b"\x1b[200~a\r"), []);
-    assert_eq!(editor.press(b"\nb\rc\x1b[201~\r"), message("a\nb\nc"));
+    assert_eq!(editor.handle_keys(b"\x1b[200~a\r"), []);
+    assert_eq!(editor.handle_keys(b"\nb\rc\x1b[201~\r"), message("a\nb\nc"));
 }
 
 #[test]
 fn alt_enter_and_a_backslash_add_a_line() {
     let mut editor = Editor::default();
-    assert_eq!(editor.press(b"one\x1b\ntwo\\\nthree\n"), [Typed::Message("one\ntwo\nthree".to_owned())]);
-    assert_eq!(editor.press(b"a\\b\n"), [Typed::Message("a\\b".to_owned())]);
+    assert_eq!(editor.handle_keys(b"one\x1b\ntwo\\\nthree\n"), [Typed::Message("one\ntwo\nthree".to_owned())]);
+    assert_eq!(editor.handle_keys(b"a\\b\n"), [Typed::Message("a\\b".to_owned())]);
 }

@@ -5,7 +5,7 @@ use super::*;
 const HASH: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 
 #[test]
-fn what_can_be_shown_to_nobody_has_a_fault_and_says_which() {
+fn an_unusable_attachment_has_a_fault_with_a_reason() {
     let fault = |json: &str| attachment_fault(&Payload::from_json_text(json.to_owned()));
     let attached = |media_type: &str, source: &str| {
         let block = format!(r#"{{"type":"attachment","media_type":"{media_type}","source":{source}}}"#);
@@ -55,7 +55,7 @@ fn what_can_be_shown_to_nobody_has_a_fault_and_says_which() {
 }
 
 #[test]
-fn what_can_be_shown_to_nobody_is_told_and_everything_else_is_as_it_was() {
+fn an_unusable_attachment_is_replaced_and_the_rest_is_unchanged() {
     let good = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": HASH}});
     let bad = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "?"}});
     let told = json!({"type": "text", "text": "[an attachment that no model can be shown: its `base64` is not valid Base64]"});

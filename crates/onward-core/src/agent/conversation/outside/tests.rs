@@ -26,7 +26,7 @@ fn commit(index: u64, events: Vec<Event>) -> Record {
 }
 
 #[test]
-fn what_nobody_has_taken_in_is_pending_also_what_was_carried_or_given_back() {
+fn unconsumed_entries_are_pending_also_carried_or_returned_ones() {
     let started =
         RunStarted { mailbox: vec![carried("a"), carried("b")], ..RunStarted::new(Name::new("k").unwrap(), Payload::null(), 1) };
     let divergence =

@@ -184,8 +184,8 @@ impl Trees {
         let run = self.runs.get_mut(key).expect("it is there");
         run.ordinal += 1;
         let (call_id, generation, began_at) = (CallId::root(run.ordinal), run.head.generation, self.now);
-        let stands_as = Some("m".to_owned());
-        let attempted = TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as, began_at: Some(began_at) };
+        let ledger_name = Some("m".to_owned());
+        let attempted = TaskAttempted { call_id: call_id.clone(), attempt: 1, ledger_name, began_at: Some(began_at) };
         match self.input(key, Input { generation: Some(generation), ..Input::new(attempted) }) {
             Ok(()) => self.attempts.push(Attempt { run: key.clone(), generation, call_id, began_at }),
             Err(refusal) => {
@@ -205,9 +205,9 @@ impl Trees {
     fn end_attempt_with(&mut self, position: usize, tokens: u64) {
         let Attempt { run: key, generation, call_id, began_at } = self.attempts.swap_remove(position);
         let spend = vec![Spend::on("m").tokens(Tokens { input: tokens, ..Tokens::default() })];
-        let stands_as = Some("m".to_owned());
+        let ledger_name = Some("m".to_owned());
         let ended =
-            TaskAttemptEnded { call_id, generation, attempt: 1, claim: 1, began_at, stands_as, failure_code: None, spend };
+            TaskAttemptEnded { call_id, generation, attempt: 1, claim: 1, began_at, ledger_name, failure_code: None, spend };
         let left = self.left(&key);
         if self.input(&key, Input::attempt_ended(ended)).is_ok() {
             self.over += tokens.saturating_sub(left);

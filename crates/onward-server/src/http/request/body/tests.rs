@@ -14,7 +14,7 @@ fn a_content_type_says_what_it_is_and_means_utf_8() {
 }
 
 #[test]
-fn names_of_our_types_are_told_to_nobody() {
+fn names_of_internal_types_are_not_shown() {
     #[derive(Debug, serde::Deserialize)]
     struct Inner {}
     #[derive(Debug, serde::Deserialize)]

@@ -1,6 +1,6 @@
 //! Formats events and stop reasons of agents as text, for all commands.
 //!
-//! The result of a call has only its call id in the log; the narrator remembers the names of calls.
+//! The result of a call has only its call id in the log; the formatter remembers the names of calls.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::{clip, escape, time};
 const PREVIEW_MAX: usize = 60;
 
 #[derive(Debug, Default)]
-pub struct Narrator {
+pub struct EventFormatter {
     calls: BTreeMap<CallId, String>,
 }
 
-impl Narrator {
+impl EventFormatter {
     /// Formats an event that was recorded at `at`, without its name.
-    pub fn tell(&mut self, at: Timestamp, event: &Event) -> String {
+    pub fn format(&mut self, at: Timestamp, event: &Event) -> String {
         self.remember(event);
         if event.is_input() { self.format_input(event) } else { self.format_commit(at, event) }
     }

@@ -31,26 +31,26 @@ pub(crate) struct PendingWork {
 }
 
 #[derive(Default)]
-pub(crate) struct Pulse(Mutex<PulseState>);
+pub(crate) struct IdleCache(Mutex<IdleCacheState>);
 
 #[derive(Default)]
-struct PulseState {
+struct IdleCacheState {
     /// Number of invalidations.
     count: u64,
     last: Option<(Instant, PendingWork)>,
 }
 
-impl Pulse {
-    fn lock(&self) -> MutexGuard<'_, PulseState> {
+impl IdleCache {
+    fn lock(&self) -> MutexGuard<'_, IdleCacheState> {
         sync::lock(&self.0)
     }
 
-    /// Begins a look; must be called before its query.
+    /// Begins a query; must be called before it is sent.
     pub fn begin(&self) -> u64 {
         self.lock().count
     }
 
-    /// Stores the result, unless it was invalidated since the look began.
+    /// Stores the result, unless it was invalidated since the query began.
     pub fn end(&self, begun: u64, found: PendingWork) {
         let mut state = self.lock();
         if state.count == begun {
@@ -59,16 +59,16 @@ impl Pulse {
     }
 
     /// Invalidates the stored result.
-    pub fn stir(&self) {
+    pub fn invalidate(&self) {
         let mut state = self.lock();
         state.count += 1;
         state.last = None;
     }
 
-    pub fn stir_by(&self, changes: &[Change]) {
-        let is_stirring = |item: &Change| !matches!(item, Change::Appended { .. } | Change::DueAt(_));
-        if changes.iter().any(is_stirring) {
-            self.stir();
+    pub fn invalidate_by(&self, changes: &[Change]) {
+        let invalidates = |item: &Change| !matches!(item, Change::Appended { .. } | Change::DueAt(_));
+        if changes.iter().any(invalidates) {
+            self.invalidate();
         }
     }
 

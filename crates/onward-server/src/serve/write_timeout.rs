@@ -10,16 +10,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-pub(super) struct Patient {
+pub(super) struct WriteTimeoutStream {
     stream: TcpStream,
-    patience: Duration,
+    write_timeout: Duration,
     /// Timeout of the pending write.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    pub fn new(stream: TcpStream, patience: Duration) -> Patient {
-        Patient { stream, patience, waiting: None }
+impl WriteTimeoutStream {
+    pub fn new(stream: TcpStream, write_timeout: Duration) -> WriteTimeoutStream {
+        WriteTimeoutStream { stream, write_timeout, waiting: None }
     }
 
     fn write(
@@ -31,20 +31,20 @@ impl Patient {
             self.waiting = None;
             return Poll::Ready(done);
         }
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.write_timeout;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         ready!(waiting.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "write timeout: the client does not read the response")))
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteTimeoutStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteTimeoutStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.write(cx, |stream, cx| stream.poll_write(cx, bytes))
     }

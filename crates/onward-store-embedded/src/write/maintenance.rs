@@ -35,13 +35,13 @@ const FREE_PAGES_MIN: u64 = 256;
 const FREE_SHARE: u64 = 8;
 
 #[derive(Default)]
-pub(crate) struct Upkeep {
+pub(crate) struct Maintenance {
     /// Time of the last repair without success.
     repair_tried_at: Option<Instant>,
-    pub shrinking: Shrinking,
-    pub erasing: Erasing,
+    pub vacuum: IncrementalVacuum,
+    pub wal_truncation: WalTruncation,
     /// Pages were freed since the file was last truncated.
-    cut_wanted: bool,
+    truncation_requested: bool,
 }
 
 /// Length of the write-ahead log in pages after the last commit.
@@ -73,51 +73,51 @@ impl LogLength {
 
 /// Truncation of a write-ahead log that holds deleted data (I10, S40).
 #[derive(Default)]
-pub(crate) struct Erasing {
-    wanted: bool,
+pub(crate) struct WalTruncation {
+    requested: bool,
     last: Option<Instant>,
 }
 
-impl Erasing {
+impl WalTruncation {
     /// Requests a truncation, after a deletion, and if an earlier process left its log.
-    pub fn want(&mut self) {
-        self.wanted = true;
+    pub fn request(&mut self) {
+        self.requested = true;
     }
 
     /// Returns the time until the log is to be truncated; `None` if it holds no deleted data.
     pub fn due_in(&self) -> Option<Duration> {
-        self.wanted.then(|| self.last.map_or(Duration::ZERO, |last| ERASE_PAUSE.saturating_sub(last.elapsed())))
+        self.requested.then(|| self.last.map_or(Duration::ZERO, |last| ERASE_PAUSE.saturating_sub(last.elapsed())))
     }
 }
 
 /// Return of free pages to the file system after deletions: a few pages at a time, while the writer is idle, or else once a
 /// second. No commit is delayed for longer than one slice takes.
-pub(crate) struct Shrinking {
-    wanted: bool,
+pub(crate) struct IncrementalVacuum {
+    requested: bool,
     last: Option<Instant>,
 }
 
 /// Starts as wanted: a process that was stopped midway may have left free pages.
-impl Default for Shrinking {
-    fn default() -> Shrinking {
-        Shrinking { wanted: true, last: None }
+impl Default for IncrementalVacuum {
+    fn default() -> IncrementalVacuum {
+        IncrementalVacuum { requested: true, last: None }
     }
 }
 
-impl Shrinking {
+impl IncrementalVacuum {
     /// Requests a return, after a deletion.
-    pub fn want(&mut self) {
-        self.wanted = true;
+    pub fn request(&mut self) {
+        self.requested = true;
     }
 
     /// Stops until the next deletion.
     pub fn give_up(&mut self) {
-        self.wanted = false;
+        self.requested = false;
     }
 
     /// Returns whether it is time for a slice.
     pub fn is_due(&self, is_idle: bool) -> bool {
-        self.wanted && (is_idle || self.last.is_none_or(|last| last.elapsed() >= BUSY_PAUSE))
+        self.requested && (is_idle || self.last.is_none_or(|last| last.elapsed() >= BUSY_PAUSE))
     }
 
     /// Returns one slice of pages to the file system; the result is their number, 0 if there is nothing left to return.
@@ -129,7 +129,7 @@ impl Shrinking {
         let (pages, free) = (count("PRAGMA page_count")?, count("PRAGMA freelist_count")?);
         let slice = free.saturating_sub(FREE_PAGES_MIN.max(pages / FREE_SHARE)).min(SLICE_PAGES);
         if slice == 0 {
-            self.wanted = false;
+            self.requested = false;
             return Ok(0);
         }
         // Each step of the statement moves one page.
@@ -140,7 +140,7 @@ impl Shrinking {
     }
 }
 
-impl Upkeep {
+impl Maintenance {
     /// Returns whether the last repair failed recently.
     pub fn repair_failed(&self) -> bool {
         self.repair_tried_at.is_some_and(|at| at.elapsed() < REPAIR_PAUSE)
@@ -150,10 +150,10 @@ impl Upkeep {
 impl Writer<'_> {
     /// Returns space to the file system while the queue is empty.
     pub fn shrink_while_idle(&mut self) {
-        while self.upkeep.shrinking.is_due(self.shared.queue.is_empty()) {
+        while self.maintenance.vacuum.is_due(self.shared.queue.is_empty()) {
             self.shrink();
         }
-        if self.upkeep.erasing.due_in().is_some_and(|span| span.is_zero()) {
+        if self.maintenance.wal_truncation.due_in().is_some_and(|span| span.is_zero()) {
             self.erase_log();
         }
     }
@@ -162,10 +162,10 @@ impl Writer<'_> {
     /// delays that. The mark first records that the log may go (I6).
     fn erase_log(&mut self) {
         if self.shared.queue.stopped().is_some() {
-            self.upkeep.erasing = Erasing::default();
+            self.maintenance.wal_truncation = WalTruncation::default();
             return;
         }
-        self.upkeep.erasing.last = Some(Instant::now());
+        self.maintenance.wal_truncation.last = Some(Instant::now());
         if !self.checkpoint() || !self.mark.close() {
             return;
         }
@@ -174,10 +174,10 @@ impl Writer<'_> {
         let cut = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
         drop(self.db.busy_timeout(BUSY_TIMEOUT));
         match cut {
-            Ok(busy) => self.upkeep.erasing.wanted = busy != 0,
+            Ok(busy) => self.maintenance.wal_truncation.requested = busy != 0,
             Err(error) => {
                 if let Failure::Io(why) = Failure::of_commit(&error) {
-                    self.write_no_more(&format!("truncating the write-ahead log failed: {why}"));
+                    self.refuse_writes(&format!("truncating the write-ahead log failed: {why}"));
                 }
             }
         }
@@ -185,17 +185,17 @@ impl Writer<'_> {
 
     /// Repairs what can be rebuilt; returns whether anything was.
     pub fn repair(&mut self) -> bool {
-        if self.upkeep.repair_failed() || self.shared.queue.stopped().is_some() {
+        if self.maintenance.repair_failed() || self.shared.queue.stopped().is_some() {
             return false;
         }
-        self.upkeep.repair_tried_at = Some(Instant::now());
+        self.maintenance.repair_tried_at = Some(Instant::now());
         let repaired = rows::repair(self.db, self.shared.clock.now()).unwrap_or_default();
         self.shared.repair_failed.store(repaired == 0, Ordering::Relaxed);
         if repaired == 0 {
             return false;
         }
         // There may be more damage, and what was repaired may be used at once.
-        self.upkeep.repair_tried_at = None;
+        self.maintenance.repair_tried_at = None;
         self.forget_runs();
         if let Ok(ready) = Ready::load(self.db) {
             self.ready = ready;
@@ -208,21 +208,21 @@ impl Writer<'_> {
     /// Returns a slice of free pages. The file is truncated when the write-ahead log is copied into it.
     fn shrink(&mut self) {
         if self.shared.queue.stopped().is_some() {
-            return self.upkeep.shrinking.give_up();
+            return self.maintenance.vacuum.give_up();
         }
-        match self.upkeep.shrinking.slice(self.db) {
-            Ok(0) if self.upkeep.cut_wanted => {
-                self.upkeep.cut_wanted = false;
+        match self.maintenance.vacuum.slice(self.db) {
+            Ok(0) if self.maintenance.truncation_requested => {
+                self.maintenance.truncation_requested = false;
                 self.checkpoint();
             }
             Ok(pages) => {
-                self.upkeep.cut_wanted |= pages > 0;
+                self.maintenance.truncation_requested |= pages > 0;
                 self.shared.count(|stats| stats.pages_returned += pages);
             }
             Err(error) => {
-                self.upkeep.shrinking.give_up();
+                self.maintenance.vacuum.give_up();
                 if let Failure::Io(why) = Failure::of_commit(&error) {
-                    self.write_no_more(&format!("returning free space failed: {why}"));
+                    self.refuse_writes(&format!("returning free space failed: {why}"));
                 }
             }
         }
@@ -240,7 +240,7 @@ impl Writer<'_> {
         let failure = done.as_ref().err().map(|error| (is_out_of_memory(error), Failure::of_commit(error)));
         // A full disk or a lack of memory does no harm: the log keeps everything and the next checkpoint tries again.
         if let Some((false, Failure::Io(why))) = failure {
-            self.write_no_more(&format!("a checkpoint failed: {why}"));
+            self.refuse_writes(&format!("a checkpoint failed: {why}"));
         }
         self.shared.count(|stats| {
             stats.checkpoints += 1;

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A store under test with its clock.
-pub struct Kit {
+pub struct Harness {
     pub clock: Arc<ManualClock>,
     subject: Box<dyn Subject>,
 }
@@ -198,10 +198,10 @@ impl HeldRun {
     }
 }
 
-impl Kit {
-    pub fn new(make: Factory<'_>) -> Kit {
+impl Harness {
+    pub fn new(make: Factory<'_>) -> Harness {
         let clock = Arc::new(ManualClock::default());
-        Kit { subject: make(clock.clone()), clock }
+        Harness { subject: make(clock.clone()), clock }
     }
 
     pub fn store(&self) -> Arc<dyn Store> {
