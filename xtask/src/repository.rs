@@ -77,6 +77,13 @@ impl Repository {
 pub fn cargo(repository: &Repository) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(&repository.root);
+    // `cargo run` sets these for this package. Build scripts that depend on them would run again in each build that alternates
+    // between xtask and cargo.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+            command.env_remove(name);
+        }
+    }
     if let Some(clippy) = &repository.clippy {
         // Separator of Clippy's arguments, as in `cargo clippy`.
         command.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");

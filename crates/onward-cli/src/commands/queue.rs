@@ -60,7 +60,7 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<()> {
         QueueCommand::Reopen { kind } => {
             let done = http(global, "POST", "/v1/rate-limits/reopen", Some(json!({"kind": kind}))).await?;
             let outcome = match done["reopened"] == true {
-                true => "is released; a call that was refused itself still waits for its next attempt",
+                true => "is released; waiting and refused calls continue",
                 false => "was not rate-limited",
             };
             confirm(global, &done, &format!("{} {outcome}", escape::text(&kind)))

@@ -518,16 +518,16 @@ fn a_limited_key_is_reported_to_waiters_with_its_end() {
     assert!(queue(&["limits"]).out.contains("llm.small"), "{}", queue(&["limits"]).out);
     assert_eq!(model.scripted.request_count(), 1);
     queue(&["reopen", "llm.other"]).says(0, "! llm.other was not rate-limited");
-    queue(&["reopen", "llm.small"])
-        .says(0, "! llm.small is released; a call that was refused itself still waits for its next attempt");
+    queue(&["reopen", "llm.small"]).says(0, "! llm.small is released; waiting and refused calls continue");
     waits.until("  You said: hello\n", "");
+    refused.until("  You said: hello\n", "");
     queue(&["limits"]).says(0, "! no kind is rate-limited");
     for chat in [&mut refused, &mut waits] {
         chat.say("/quit");
     }
     assert_eq!(waits.end().1.matches("`small`; the run waits until").count(), 1, "it is printed once");
     assert_eq!(refused.end().2, Some(0));
-    assert_eq!(model.scripted.request_count(), 2);
+    assert_eq!(model.scripted.request_count(), 3);
 }
 
 #[test]

@@ -45,7 +45,7 @@ async fn the_log_of_a_real_run_replays_with_its_id_namespace_seed_and_dependenci
     let other_price = replay().dep(Prices { teapot: 5 }).against(order).unwrap_err();
     assert!(other_price.message.contains("child `double`"), "{}", other_price.message);
     let nothing = Replay::new("order-42", &log).namespace("shop").against(order).unwrap_err();
-    assert!(nothing.message.contains("no dependency of type `kit::replaying::Prices`"), "{}", nothing.message);
+    assert!(nothing.message.contains("no dependency of type `semantics::kit::replaying::Prices`"), "{}", nothing.message);
 }
 
 #[test]
