@@ -46,7 +46,7 @@ choice! {
         6 => ReadLog / "read_log": ReadLog,
         7 => Report / "report": ReportTask,
         /// The answer to a question.
-        8 => Answer / "answer": Answer,
+        8 => Answer / "answer": AnswerQuery,
         /// A value for the listeners of a run; not recorded.
         9 => Emit / "emit": Emit,
         /// A sign of life. Any other frame counts as one too; this one also has a reply.
@@ -202,7 +202,7 @@ message! {
 
     pub struct ReportTask { 1 => request: u64, 2 => task: TaskId, 3 => claim: u64, 4 => report: TaskReport }
 
-    pub struct Answer {
+    pub struct AnswerQuery {
         1 => question: u64,
         /// Absent if the code has no such query.
         2 => answer: Option<Result<Payload, Failure>>,

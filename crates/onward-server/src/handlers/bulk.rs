@@ -12,7 +12,7 @@ use super::runs::status;
 use crate::new_id;
 
 bodies! {
-    struct BulkBody as Bulk {
+    struct BulkBody as BulkRuns {
         verb: Option<String> as Option<BulkVerb>,
         #[serde(default)]
         filter: Filter,

@@ -125,7 +125,7 @@ documents! {
         queues: Vec<Queue<'a>> = queues.iter().map(Queue::from).collect(),
     }
 
-    struct Queue<'a>(queue: &'a QueueInfo) {
+    struct Queue<'a> as QueueInfo(queue: &'a QueueInfo) {
         #[serde(flatten)]
         count: &'a TaskCount = &queue.count,
         /// Number of workers for tasks of this kind from this queue.

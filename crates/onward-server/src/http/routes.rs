@@ -303,7 +303,7 @@ routes! {
     POST "/v1/tasks/{id}/cancel" cancelTask [verb CancelTask] runs::act::<verb::CancelTask>, "Cancel a standalone task"
         <- JSON "Reason" optional => [APPENDED];
     POST "/v1/bulk" bulkRuns [verb BulkRuns] bulk::act, "Apply a verb to a batch of the runs that a filter matches"
-        <- JSON "Bulk" => [BULK];
+        <- JSON "BulkRuns" => [BULK];
     POST "/v1/bulk/delete" bulkDeleteRuns [verb BulkDelete] bulk::delete, "Delete a batch of the runs that a filter matches"
         <- JSON "BulkDelete" => [BULK];
     GET "/v1/runs/{id}/export" exportRun [scope Read] transfer::export_one, "Export a run with all its records as lines of JSON"

@@ -77,7 +77,7 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
         WorkerFrame::Report(report(TaskReport::WorkerLost)),
         WorkerFrame::Report(report(TaskReport::Heartbeat { progress: None })),
         WorkerFrame::Report(report(TaskReport::Heartbeat { progress: Some(Payload::null()) })),
-        WorkerFrame::Answer(Answer { question: 4, answer: None, is_passed_on: true }),
+        WorkerFrame::Answer(AnswerQuery { question: 4, answer: None, is_passed_on: true }),
         WorkerFrame::Heartbeat(Heartbeat { request: 12 }),
         WorkerFrame::Leave(Leave { request: 3, received: Some(Received { session: 7, offer: 2 }) }),
     ]

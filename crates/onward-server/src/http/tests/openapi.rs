@@ -168,13 +168,13 @@ fn body_schemas() -> BTreeMap<String, Value> {
     }
     let mut schemas = schema.json().clone();
     // Two routes have one type: the verb is required or implied, the point is `from` or `to`.
-    let mut delete = schemas["Bulk"].clone();
+    let mut delete = schemas["BulkRuns"].clone();
     delete["properties"]["verb"] = json!({"type": "string", "enum": [BulkVerb::Delete]});
     let others: Vec<&BulkVerb> = BulkVerb::ALL.iter().filter(|verb| **verb != BulkVerb::Delete).collect();
-    let mut bulk = schemas["Bulk"].clone();
+    let mut bulk = schemas["BulkRuns"].clone();
     bulk["properties"]["verb"] = json!({"type": "string", "enum": others});
     bulk["required"] = json!(["verb"]);
-    schemas.extend([("Bulk".to_owned(), bulk), ("BulkDelete".to_owned(), delete)]);
+    schemas.extend([("BulkRuns".to_owned(), bulk), ("BulkDelete".to_owned(), delete)]);
     let copy = schemas.remove("CopyRun").unwrap_or_default();
     for (name, other) in [("ForkRun", "to"), ("ResetRun", "from")] {
         let mut copy = copy.clone();

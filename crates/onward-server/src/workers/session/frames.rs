@@ -84,7 +84,7 @@ impl Session {
                     answer.map(|()| (ReplyOutcome::Done(wire::Done {}), None))
                 });
             }
-            WorkerFrame::Answer(wire::Answer { question, answer, is_passed_on }) => {
+            WorkerFrame::Answer(wire::AnswerQuery { question, answer, is_passed_on }) => {
                 let open_question = self.lock().questions.remove(&question);
                 if let Some(question) = open_question.filter(|_| !is_passed_on) {
                     drop(question.answer.send(answer)); // the caller may be gone

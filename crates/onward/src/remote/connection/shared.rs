@@ -322,7 +322,7 @@ fn payload_bytes(frame: &WorkerFrame) -> usize {
     match frame {
         WorkerFrame::Commit(frame) => payloads::payload_bytes(&frame.commit.events),
         WorkerFrame::Report(frame) => payloads::report_payload_bytes(&frame.report),
-        WorkerFrame::Answer(wire::Answer { answer: Some(Ok(answer)), .. }) => answer.data().len(),
+        WorkerFrame::Answer(wire::AnswerQuery { answer: Some(Ok(answer)), .. }) => answer.data().len(),
         WorkerFrame::Emit(emit) => emit.value.data().len(),
         WorkerFrame::TaskFrames(task_frames) => task_frames.frames.iter().map(|frame| frame.frame.data().len()).sum(),
         _ => 0,

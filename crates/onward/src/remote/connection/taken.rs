@@ -183,7 +183,7 @@ impl Shared {
             // Another connection may belong to another session, whose queries have the same numbers.
             let answered = answered.await;
             let is_passed_on = answered.is_err();
-            let answer = wire::Answer { question, answer: answered.ok().flatten(), is_passed_on };
+            let answer = wire::AnswerQuery { question, answer: answered.ok().flatten(), is_passed_on };
             shared.send_on(connection, WorkerFrame::Answer(answer));
         });
         let question = Question { run, name, input, answer };
