@@ -363,26 +363,55 @@ fn cells(page: &Page, is_sound: bool) -> Vec<Option<usize>> {
     }
     // Behind the valid offsets are those of deleted rows, so the stored count is used unless another one is proven.
     let count = if declared <= max { declared } else { 0 };
-    (0..proven_count(page).unwrap_or(count)).map(offset).collect()
+    let mut offsets: Vec<Option<usize>> = (0..proven_count(page).unwrap_or(count)).map(offset).collect();
+    restore_offset(page, &mut offsets);
+    offsets
+}
+
+/// Replaces the offset of a row that does not verify by that of the row which no other offset has, if exactly one is damaged and
+/// the row fills the part of the content that is neither in use nor free. So no deleted row comes back.
+fn restore_offset(page: &Page, offsets: &mut [Option<usize>]) {
+    let read = |number: usize, at: usize| read_cell(page, number, at).filter(|cell| verifies(page, cell));
+    let found: Vec<Option<Cell>> = offsets.iter().enumerate().map(|(number, at)| read(number, (*at)?)).collect();
+    let [damaged] = (0..found.len()).filter(|number| found[*number].is_none()).collect::<Vec<_>>()[..] else { return };
+    let Some((begin, mut used)) = free_blocks(page) else { return };
+    used.extend(found.iter().flatten().map(|cell| (cell.at, cell.bytes)));
+    used.sort_unstable();
+    let filled = used.iter().map(|(_, bytes)| bytes).sum::<usize>() + usize::from(page[7]);
+    let Some(missing) = (USABLE - begin).checked_sub(filled) else { return };
+    // A row begins where another one or a free block ends, or up to three bytes later: smaller gaps are not in the list of blocks.
+    let ends = std::iter::once(begin).chain(used.iter().map(|(at, bytes)| at + bytes));
+    let is_free = |at: usize| used.iter().all(|(of, bytes)| at + missing <= *of || of + bytes <= at);
+    let mut rows = ends.flat_map(|end| end..end + 4).filter(|at| is_free(*at)).filter_map(|at| read(damaged, at));
+    if let Some(row) = rows.find(|row| row.bytes == missing) {
+        offsets[damaged] = Some(row.at);
+    }
+}
+
+/// Returns the beginning of the content of a leaf and its free blocks, each with its size; `None` if the list is damaged.
+fn free_blocks(page: &Page) -> Option<(usize, Vec<(usize, usize)>)> {
+    let begin = word16(page, 5).filter(|begin| (8..=USABLE).contains(begin))?;
+    let (mut blocks, mut block) = (Vec::new(), word16(page, 1)?);
+    while block != 0 {
+        // SQLite refuses to write a page with a free block outside of its content, or with one that is smaller than its header.
+        let bytes = word16(page, block + 2).filter(|bytes| *bytes >= 4 && block >= begin && block + bytes <= USABLE)?;
+        blocks.push((block, bytes));
+        let next = word16(page, block)?;
+        if next != 0 && next <= block {
+            return None;
+        }
+        block = next;
+    }
+    Some((begin, blocks))
 }
 
 /// Returns the number of cells with which the content of a leaf adds up: cells, free blocks and fragments fill it from its
 /// beginning to the end of the page. There is at most one, as every cell has a size, and none if another byte of the header or of
 /// a size is damaged.
 fn proven_count(page: &Page) -> Option<usize> {
-    let begin = word16(page, 5).filter(|begin| (8..=USABLE).contains(begin))?;
+    let (begin, blocks) = free_blocks(page)?;
     let content = USABLE - begin;
-    let mut used = usize::from(page[7]);
-    let mut block = word16(page, 1)?;
-    while block != 0 {
-        // SQLite refuses to write a page with a free block outside of its content, or with one that is smaller than its header.
-        used += word16(page, block + 2).filter(|bytes| *bytes >= 4 && block >= begin)?;
-        let next = word16(page, block)?;
-        if used > content || (next != 0 && next <= block) {
-            return None;
-        }
-        block = next;
-    }
+    let mut used = usize::from(page[7]) + blocks.iter().map(|(_, bytes)| bytes).sum::<usize>();
     for count in 0.. {
         if used >= content {
             return (used == content).then_some(count);

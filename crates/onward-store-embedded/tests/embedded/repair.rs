@@ -146,6 +146,21 @@ fn a_flipped_byte_in_the_header_of_a_leaf_costs_no_more_than_a_row() {
     }
 }
 
+/// A row of the outbox has no other copy, and its bytes are still in the page.
+#[test]
+fn a_flipped_byte_in_the_offset_of_a_row_costs_nothing() {
+    let original = many_runs();
+    let whole = remember(&open(original.path()));
+    let bytes = std::fs::read(original.path().join("onward.db")).unwrap();
+    let outbox = |page: &usize| is_leaf(&bytes, *page) && bytes[page * PAGE..][..PAGE].windows(7).any(|text| text == b"r2~0~9~");
+    let page = (1..bytes.len() / PAGE).find(outbox).unwrap();
+    let rows = usize::from(u16::from_be_bytes([bytes[page * PAGE + 3], bytes[page * PAGE + 4]]));
+    assert!(rows > 4, "{rows}");
+    for offset in 8..8 + 2 * rows {
+        assert!(repair_changed(original.path(), &whole, page * PAGE + offset).is_empty(), "page {page} at {offset}");
+    }
+}
+
 /// Repairs a directory with a damaged write-ahead log: each log is one that existed at some time, or its loss is reported.
 #[track_caller]
 pub fn assert_repaired(directory: &Path, known: &[Memory]) {
