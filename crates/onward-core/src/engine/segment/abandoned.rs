@@ -152,7 +152,7 @@ impl AbandonedCalls {
                     let decided = self.decided.get(&found.call_id)?;
                     let again = found
                         .subject
-                        .and_then(|subject| decisions.iter().position(|decisions| *decisions == (subject, decided.approved)));
+                        .and_then(|subject| decisions.iter().position(|decision| *decision == (subject, decided.approved)));
                     match again {
                         Some(again) => {
                             decisions.swap_remove(again); // each matches once
