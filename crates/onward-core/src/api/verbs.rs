@@ -94,7 +94,7 @@ macro_rules! with_verbs {
             list_workers ListWorkers(NamespaceRequest) -> WorkersReply, Read;
             /// Lists quarantined tasks, oldest first.
             list_quarantined ListQuarantined(TaskQuery) -> TasksReply, Read;
-            /// Puts a quarantined task back on its queue.
+            /// Puts a task that is quarantined, or waits for a rate limit, back on its queue.
             retry_task RetryTask(TaskRequest) -> DoneReply, Operate;
             /// Lists the queues of a namespace with their tasks and the number of their workers.
             list_queues ListQueues(NamespaceRequest) -> QueuesReply, Read;

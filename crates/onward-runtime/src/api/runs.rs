@@ -179,7 +179,7 @@ impl Runtime {
         }
     }
 
-    /// Puts a quarantined task back on its queue and resets its count of lost workers.
+    /// Puts a task that is quarantined, with a reset count of lost workers, or waits for a rate limit, back on its queue.
     pub async fn retry_task(&self, call: &CallRef) -> Result<(), RuntimeError> {
         Ok(self.store().retry_task(TaskId::from(call.clone())).await?)
     }

@@ -55,25 +55,29 @@ pub struct Repaired {
     pub aside: Option<PathBuf>,
 }
 
-/// Events of a log that are lost.
+/// Events of a log, or messages of an outbox, that are lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
     /// `None` if the run's id is lost: no row and no index has it.
     pub run: Option<RunKey>,
     pub generation: u32,
-    /// The first event that cannot be read.
-    pub index: Index,
+    /// The first event that cannot be read; `None` if a message to another run is lost and not the log.
+    pub index: Option<Index>,
     pub why: String,
 }
 
 impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.run {
-            Some(run) if self.generation > 0 => {
-                write!(f, "run {run}, generation {}, from event {} on: {}", self.generation, self.index, self.why)
-            }
-            Some(run) => write!(f, "run {run}, from event {} on: {}", self.index, self.why),
-            None => write!(f, "a run whose id is lost: {}", self.why),
+            Some(run) => write!(f, "run {run}")?,
+            None => f.write_str("a run whose id is lost")?,
+        }
+        if self.generation > 0 {
+            write!(f, ", generation {}", self.generation)?;
+        }
+        match self.index {
+            Some(index) if self.run.is_some() => write!(f, ", from event {index} on: {}", self.why),
+            _ => write!(f, ": {}", self.why),
         }
     }
 }
@@ -296,6 +300,7 @@ fn count_references(db: &Connection) -> rusqlite::Result<()> {
 /// A generation of a run, with the position of its log.
 struct Generation {
     rk: i64,
+    root: i64,
     key: RunKey,
     generation: u32,
     is_current: bool,
@@ -314,14 +319,14 @@ fn generations(db: &Connection) -> rusqlite::Result<Vec<Generation>> {
         let Some(heads::Identity { root, key, generation, .. }) = row.identity else { continue };
         roots.insert(root, key.clone());
         let next_index = row.head.map_or(Index(0), |head| head.next_index);
-        found.push(Generation { rk: row.rk, key, generation, is_current, next_index });
+        found.push(Generation { rk: row.rk, root, key, generation, is_current, next_index });
     }
     let mut statement = db.prepare("SELECT rk, root, generation FROM past")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let Some(key) = roots.get(&row.get::<_, i64>(1)?) else { continue };
-        let (rk, generation) = (row.get(0)?, row.get(2)?);
-        found.push(Generation { rk, key: key.clone(), generation, is_current: false, next_index: Index(0) });
+        let (rk, root, generation) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let Some(key) = roots.get(&root) else { continue };
+        found.push(Generation { rk, root, key: key.clone(), generation, is_current: false, next_index: Index(0) });
     }
     Ok(found)
 }
@@ -392,7 +397,7 @@ fn count_contents(db: &Connection, pages: &Pages, keys: &BTreeMap<i64, RunKey>, 
             Err(StoreError::LogCorrupt { index, why, .. }) => Some((index, why)),
             Err(error) => Some((Index(0), error.to_string())),
         };
-        repaired.lost.extend(lost.map(|(index, why)| Lost { run: Some(key.clone()), generation, index, why }));
+        repaired.lost.extend(lost.map(|(index, why)| Lost { run: Some(key.clone()), generation, index: Some(index), why }));
         runs.insert(key);
     }
     repaired.runs = runs.len() as u64;
@@ -405,7 +410,20 @@ fn count_contents(db: &Connection, pages: &Pages, keys: &BTreeMap<i64, RunKey>, 
                 Some(_) => format!("its row is lost and its log of {count} records is damaged"),
                 None => format!("{count} records of its log exist without a row or an index entry that names the run"),
             };
-            repaired.lost.push(Lost { run, generation: 0, index: Index(0), why });
+            repaired.lost.push(Lost { run, generation: 0, index: Some(Index(0)), why });
+        }
+    }
+    list_lost_messages(db, pages, repaired)
+}
+
+/// Lists messages that the indexes of the outbox have and its table has not: the row is the only copy of a message.
+fn list_lost_messages(db: &Connection, pages: &Pages, repaired: &mut Repaired) -> rusqlite::Result<()> {
+    let kept: BTreeSet<i64> = db.all("SELECT id FROM outbox", [], |row| row.get(0))?.into_iter().collect();
+    let roots: BTreeMap<i64, RunKey> = generations(db)?.into_iter().map(|found| (found.root, found.key)).collect();
+    for (message, root) in pages.indexed_messages() {
+        if !kept.contains(&message) {
+            let why = "a message from it to another run was in a damaged row of the outbox".to_owned();
+            repaired.lost.push(Lost { run: root.and_then(|root| roots.get(&root).cloned()), generation: 0, index: None, why });
         }
     }
     Ok(())

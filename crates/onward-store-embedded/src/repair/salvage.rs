@@ -173,6 +173,18 @@ impl Pages {
         });
     }
 
+    /// Returns the messages in the indexes of the outbox, which are the only ones of two numbers, with the run's root.
+    pub fn indexed_messages(&self) -> BTreeMap<i64, Option<i64>> {
+        let mut found = BTreeMap::new();
+        self.entries(|entry| match entry {
+            // `outbox_id` has the row number twice, `outbox_root` has the root before it.
+            [Value::Integer(first), Value::Integer(message)] if first == message => drop(found.entry(*message).or_insert(None)),
+            [Value::Integer(root), Value::Integer(message)] => drop(found.insert(*message, Some(*root))),
+            _ => {}
+        });
+        found
+    }
+
     /// Calls `take` with each entry of each index in pages that verify.
     fn entries(&self, mut take: impl FnMut(&[Value])) {
         for number in (2..=self.count).filter(|number| !self.is_map(*number)) {

@@ -8,7 +8,7 @@ use onward_core::run::Input;
 use onward_core::{Attribute, AttributeValue, Index, Record, RunHead, RunKey};
 use onward_store::conformance::block_on;
 use onward_store::{RunQuery, Store};
-use onward_store_embedded::{EmbeddedStore, Options, Repaired};
+use onward_store_embedded::{EmbeddedStore, Lost, Options, Repaired};
 
 use crate::damage::copy;
 use crate::flips::{flip, killed};
@@ -159,6 +159,21 @@ fn a_flipped_byte_in_the_offset_of_a_row_costs_nothing() {
     for offset in 8..8 + 2 * rows {
         assert!(repair_changed(original.path(), &whole, page * PAGE + offset).is_empty(), "page {page} at {offset}");
     }
+}
+
+#[test]
+fn a_lost_message_of_the_outbox_is_reported_with_its_run() {
+    let original = many_runs();
+    let directory = copy(original.path());
+    let path = directory.path().join("onward.db");
+    let bytes = std::fs::read(&path).unwrap();
+    let messages = block_on(open(original.path()).outbox_messages(1_000)).unwrap().len();
+    let in_leaf = |at: &usize| is_leaf(&bytes, at / PAGE) && bytes[*at..].starts_with(b"r2~0~9~");
+    flip(&path, (0..bytes.len()).find(in_leaf).unwrap(), 0x15);
+    let repaired = EmbeddedStore::repair(directory.path()).unwrap();
+    let lost: Vec<String> = repaired.lost.iter().map(Lost::to_string).collect();
+    assert_eq!(lost, ["run default/r2: a message from it to another run was in a damaged row of the outbox"]);
+    assert_eq!(block_on(open(directory.path()).outbox_messages(1_000)).unwrap().len(), messages - 1);
 }
 
 /// Repairs a directory with a damaged write-ahead log: each log is one that existed at some time, or its loss is reported.
