@@ -15,14 +15,15 @@ use crate::supply;
 
 const BINARY: &str = "onward";
 const PACKAGE: &str = "onward-cli";
+const PROFILE: &str = "production";
 
 /// Strings that no release may contain: ways to kill or change a process that are meant for tests.
 const FOR_TESTS: &[&str] = &["ONWARD_FAILPOINT"];
 
 pub fn build(repository: &Repository, folder: &Path) -> Result<()> {
     supply::check(repository)?;
-    run(cargo(repository).args(["build", "--release", "--locked", "--package", PACKAGE]))?;
-    let binary = repository.target().join("release").join(BINARY);
+    run(cargo(repository).args(["build", "--profile", PROFILE, "--locked", "--package", PACKAGE]))?;
+    let binary = repository.target().join(PROFILE).join(BINARY);
     let bytes = std::fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;
     refuse_what_is_for_tests(&bytes)?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -46,7 +46,7 @@ commands:
                         several servers on one PostgreSQL; S repeats a printed seed. Then run the crash matrix of agents with every
                         pair of deaths, for at most N minutes for each of its tests
   gen                   print the .proto file and its descriptor from the code of onward-wire
-  bench [ARGS]          run onward-bench in release mode, with ARGS
+  bench [ARGS]          run onward-bench, optimized for speed, with ARGS
 ";
 
 fn main() -> ExitCode {
@@ -83,7 +83,7 @@ fn chore(arguments: &[&str]) -> Result<()> {
         }
         ["bench", arguments @ ..] => {
             let mut bench = cargo(&repository);
-            run(bench.args(["run", "--release", "--package", "onward-bench", "--"]).args(arguments))
+            run(bench.args(["run", "--profile", "production", "--package", "onward-bench", "--"]).args(arguments))
         }
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");

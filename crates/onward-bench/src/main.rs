@@ -20,10 +20,7 @@ mod timers;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-
-/// The allocator of the `onward` binary (ADR 0028).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use onward_allocator as _;
 
 /// The measurements to run, and their length.
 #[derive(Clone, Default)]

@@ -24,10 +24,7 @@ mod span;
 use std::process::ExitCode;
 
 use error::{Exit, INTERRUPTED};
-
-/// Commits are allocated on one thread and freed on another, which is slow with the system allocator (ADR 0028).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use onward_allocator as _;
 
 fn main() -> ExitCode {
     let cli = match args::parse() {

@@ -259,7 +259,7 @@ impl Serving {
     }
 
     /// Serves until `shutdown` returns, then waits for open requests and closes the store.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
         let Serving { listener, server, background, workers, opened, watch, mark, url: _ } = self;
         let clients = router_with(server.clone(), grpc(&server));
         serve(&server, listener, clients, shutdown).await;

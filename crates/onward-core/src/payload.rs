@@ -149,6 +149,7 @@ impl Field for Payload {
         }
         Ok(payload)
     }
+    #[inline]
     fn proto(schema: &mut Schema) -> Proto {
         let proto = schema.message("Payload", &[], |_| {
             let docs = &["doc = \"Absent stands for JSON.\""];

@@ -36,7 +36,7 @@ pub use error::{CallError, Cause, TableError};
 pub use formats::response::Sink;
 pub use message::{Attachment, Block, Message, ProviderPayload, Reasoning, Role, Source, ToolCall, ToolResult};
 pub use price::{PerMillion, PicoDollars, Price};
-pub use provider::{ApiFormat, Key, Limits, Provider};
+pub use provider::{ApiFormat, CallFuture, Key, Limits, Provider};
 pub use reply::{Delta, ModelReply, StopReason, Usage};
 pub use request::{ModelRequest, ToolChoice, ToolSchema};
 pub use retry::{EmptyModelResponse, Failures, ModelRetries, Next};

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -83,6 +84,9 @@ impl Default for Limits {
         Limits { call_timeout, idle_timeout, answer_bytes_max: 32 * 1024 * 1024 }
     }
 }
+
+/// Future of an attempt. Boxed, because the code of an async function is compiled again in every crate that awaits it.
+pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Result<ModelReply, CallError>> + Send + 'a>>;
 
 /// A model server and its API format. Cheap to clone; clones share their connections.
 #[derive(Clone)]
@@ -205,7 +209,11 @@ impl Provider {
     /// Makes one attempt (LP1). Parts go to `sink` as they arrive; only the returned reply counts.
     ///
     /// Dropping the future ends the request; `sink` has received the usage reported until then.
-    pub async fn call(&self, request: &ModelRequest, sink: Sink<'_>) -> Result<ModelReply, CallError> {
+    pub fn call<'a>(&'a self, request: &'a ModelRequest, sink: Sink<'a>) -> CallFuture<'a> {
+        Box::pin(self.call_once(request, sink))
+    }
+
+    async fn call_once(&self, request: &ModelRequest, sink: Sink<'_>) -> Result<ModelReply, CallError> {
         let ProviderState { api_format, name, limits, .. } = &*self.0;
         let body = self.body(request)?;
         let mut answer = ResponseReader::new(*api_format, name, limits.answer_bytes_max);

@@ -30,4 +30,4 @@ mod server;
 
 pub use error::{ToolCause, ToolError};
 pub use outcome::{CallOutcome, OfferedTool, ToolHints};
-pub use server::{McpServer, McpServerSettings, Transport};
+pub use server::{McpFuture, McpServer, McpServerSettings, Transport};

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -107,6 +108,10 @@ impl McpServerSettings {
     }
 }
 
+/// Future of a request. Boxed, because the code of an async function is compiled again in every crate that awaits it, and rmcp has
+/// much of it.
+pub type McpFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
+
 /// A connection to an MCP server. Calls may be concurrent. Once it has ended, open a new one.
 pub struct McpServer {
     service: RunningService<RoleClient, ClientConfig>,
@@ -120,7 +125,11 @@ pub struct McpServer {
 }
 
 impl McpServer {
-    pub async fn open(settings: &McpServerSettings) -> Result<McpServer, ToolError> {
+    pub fn open(settings: &McpServerSettings) -> McpFuture<'_, McpServer> {
+        Box::pin(McpServer::connect(settings))
+    }
+
+    async fn connect(settings: &McpServerSettings) -> Result<McpServer, ToolError> {
         match &settings.transport {
             Transport::Program { .. } => {
                 let (program, output, input) = Program::start(&settings.transport, settings.name.as_deref())?;
@@ -186,7 +195,11 @@ impl McpServer {
     }
 
     /// Lists the tools of the server. They may change: record what a model was shown.
-    pub async fn tools(&self) -> Result<Vec<OfferedTool>, ToolError> {
+    pub fn tools(&self) -> McpFuture<'_, Vec<OfferedTool>> {
+        Box::pin(self.list_tools())
+    }
+
+    async fn list_tools(&self) -> Result<Vec<OfferedTool>, ToolError> {
         let tools = self.within(self.service.list_all_tools()).await?;
         tools.into_iter().map(OfferedTool::of).collect()
     }
@@ -195,7 +208,11 @@ impl McpServer {
     ///
     /// `idempotency_key` is sent in `_meta`, for servers that know `onward/idempotency-key`. Dropping the future cancels the
     /// request.
-    pub async fn call(&self, tool: &str, arguments: &str, idempotency_key: Option<&str>) -> Result<CallOutcome, ToolError> {
+    pub fn call<'a>(&'a self, tool: &'a str, arguments: &'a str, idempotency_key: Option<&'a str>) -> McpFuture<'a, CallOutcome> {
+        Box::pin(self.call_once(tool, arguments, idempotency_key))
+    }
+
+    async fn call_once(&self, tool: &str, arguments: &str, idempotency_key: Option<&str>) -> Result<CallOutcome, ToolError> {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
         let _: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(|error| {
             ToolError::new(ToolCause::Refused, format!("the arguments are not a JSON object: {error}"), false)

@@ -47,8 +47,8 @@ pub use http::problem::Problem;
 pub use http::router::{router, router_with};
 pub use http::routes::{ROUTES, Route};
 pub use serve::probe::{DatabaseState, Figure, Probe, Sample};
-pub use serve::serve;
 pub use serve::tls::Tls;
+pub use serve::{ServeFuture, serve};
 pub use server::{Options, Server};
 pub use webhooks::Webhooks;
 

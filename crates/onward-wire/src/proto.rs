@@ -20,6 +20,7 @@ struct MethodLine {
 macro_rules! methods {
     ($($(#[$meta:meta])* $method:ident $name:ident($request:ident) -> $reply:ident, $scope:ident;)*) => {
         /// Returns the methods of the verbs and adds their messages to `schema`.
+        #[inline]
         fn methods(schema: &mut Schema) -> Vec<MethodLine> {
             vec![$(MethodLine {
                 name: stringify!($name),
@@ -43,7 +44,8 @@ syntax = \"proto3\";
 package onward.v1;
 ";
 
-/// Returns the whole file.
+/// Returns the whole file. Inline, so that only the tests that call it have its code.
+#[inline]
 pub fn text() -> String {
     let mut schema = Schema::default();
     let emitted = onward_core::api::Emitted::proto(&mut schema);

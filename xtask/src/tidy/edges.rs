@@ -20,6 +20,7 @@ const fn edges(name: &'static str, dependencies: &'static [&'static str], dev: &
 
 /// A new line or word here needs an ADR.
 const EDGES: &[Edges] = &[
+    edges("onward-allocator", &[], &[]),
     edges("onward-core", &[], &[]),
     edges("onward-store", &["onward-core"], &[]),
     edges("onward-store-embedded", &["onward-core", "onward-store"], &[]),
@@ -45,6 +46,7 @@ const EDGES: &[Edges] = &[
     edges(
         "onward-cli",
         &[
+            "onward-allocator",
             "onward-core",
             "onward-store",
             "onward-store-embedded",
@@ -60,6 +62,7 @@ const EDGES: &[Edges] = &[
     edges(
         "onward-bench",
         &[
+            "onward-allocator",
             "onward-core",
             "onward-store",
             "onward-store-embedded",

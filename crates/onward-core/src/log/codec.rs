@@ -67,6 +67,17 @@ pub enum Shape {
     Many,
 }
 
+/// Read in `const` blocks, so that a list or an optional value has only the code of its shape.
+impl Shape {
+    const fn is_many(self) -> bool {
+        matches!(self, Shape::Many)
+    }
+
+    const fn is_varint(self) -> bool {
+        matches!(self, Shape::Varint)
+    }
+}
+
 /// A value of a numbered field.
 pub trait Field: Sized {
     const SHAPE: Shape = Shape::Delimited;
@@ -92,7 +103,8 @@ pub trait Field: Sized {
         None
     }
 
-    /// Returns the `.proto` type of the field and adds its messages to `schema`.
+    /// Returns the `.proto` type of the field and adds its messages to `schema`. Implementations are `#[inline]`: only generators
+    /// of documents call them, and the compiler generates code for an inline function only where it is called.
     fn proto(schema: &mut Schema) -> Proto;
 
     /// Calls `visit` with each payload in the value, in the order of the fields.
@@ -145,18 +157,32 @@ pub fn put_bytes(number: u32, value: &[u8], out: &mut Vec<u8>) {
 
 /// Writes a length-delimited field whose content `fill` appends.
 pub fn put_nested(number: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
-    put_varint(u64::from(number) << 3 | 2, out);
-    let start = out.len();
-    out.push(0);
+    let start = begin_nested(number, out);
     fill(out);
-    let length = out.len() - start - 1;
+    end_nested(start, out);
+}
+
+fn begin_nested(number: u32, out: &mut Vec<u8>) -> usize {
+    put_varint(u64::from(number) << 3 | 2, out);
+    out.push(0);
+    out.len()
+}
+
+/// Writes the length of the content that begins at `start` before it.
+fn end_nested(start: usize, out: &mut Vec<u8>) {
+    let length = out.len() - start;
     if length < 0x80 {
-        out[start] = length as u8;
+        out[start - 1] = length as u8;
         return;
     }
     let mut prefix = Vec::with_capacity(5);
     put_varint(length as u64, &mut prefix);
-    out.splice(start..=start, prefix);
+    out.splice(start - 1..start, prefix);
+}
+
+/// Returns the value of an absent field of a message.
+pub fn absent<T: Field>(message: &'static str, field: &'static str) -> Result<T, DecodeError> {
+    T::absent().ok_or(DecodeError::Missing { message, field })
 }
 
 /// Iterates over the fields of one message. Unknown wire types are errors; callers skip unknown numbers.
@@ -242,18 +268,18 @@ macro_rules! message {
                     }
                 }
                 Ok($name {
-                    $($field: match $field.or_else(<$type as $crate::log::codec::Field>::absent) {
+                    $($field: match $field {
                         Some(value) => value,
-                        None => return Err($crate::log::codec::DecodeError::Missing {
-                            message: stringify!($name),
-                            field: stringify!($field),
-                        }),
+                        None => $crate::log::codec::absent(stringify!($name), stringify!($field))?,
                     },)*
                 })
             }
 
             fn call_id(&self) -> Option<&$crate::CallId> {
-                None$(.or_else(|| $crate::log::codec::Field::as_call_id(&self.$field)))*
+                $(if let Some(id) = $crate::log::codec::Field::as_call_id(&self.$field) {
+                    return Some(id);
+                })*
+                None
             }
         }
 
@@ -272,6 +298,7 @@ macro_rules! message {
             fn decode(raw: $crate::log::codec::Raw<'_>) -> Result<Self, $crate::log::codec::DecodeError> {
                 <$name as $crate::log::codec::Message>::decode_fields(raw.bytes(stringify!($name))?)
             }
+            #[inline]
             fn proto(schema: &mut $crate::log::schema::Schema) -> $crate::log::schema::Proto {
                 schema.message(stringify!($name), &[$(stringify!($meta)),*], |schema| {
                     let _ = &schema;
@@ -337,6 +364,7 @@ macro_rules! numbered {
             fn absent() -> Option<Self> {
                 $name::from_number(0)
             }
+            #[inline]
             fn proto(schema: &mut $crate::log::schema::Schema) -> $crate::log::schema::Proto {
                 schema.enumeration(stringify!($name), &[$(stringify!($meta)),*], &[$(($number, stringify!($variant), $word)),*])
             }
@@ -384,6 +412,7 @@ macro_rules! choice {
             fn decode(raw: $crate::log::codec::Raw<'_>) -> Result<Self, $crate::log::codec::DecodeError> {
                 <$name as $crate::log::codec::Message>::decode_fields(raw.bytes(stringify!($name))?)
             }
+            #[inline]
             fn proto(schema: &mut $crate::log::schema::Schema) -> $crate::log::schema::Proto {
                 schema.one_of(stringify!($name), &[$(stringify!($meta)),*], "is", Vec::new(), |schema| vec![
                     $($crate::log::schema::FieldLine {
@@ -422,6 +451,7 @@ macro_rules! varint_field {
             fn absent() -> Option<$type> {
                 Some(<$type>::default())
             }
+            #[inline]
             fn proto(_: &mut Schema) -> Proto {
                 Proto::scalar($proto)$(.with_json($json))?
             }
@@ -468,6 +498,7 @@ impl Field for String {
     fn absent() -> Option<String> {
         Some(String::new())
     }
+    #[inline]
     fn proto(_: &mut Schema) -> Proto {
         Proto::scalar("string")
     }
@@ -484,6 +515,7 @@ impl Field for Bytes {
     fn absent() -> Option<Bytes> {
         Some(Bytes::new())
     }
+    #[inline]
     fn proto(_: &mut Schema) -> Proto {
         Proto::scalar("bytes")
     }
@@ -494,32 +526,43 @@ impl<T: Field> Field for Option<T> {
     const SHAPE: Shape = Shape::Many;
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        match (self, T::SHAPE) {
-            (None, _) => {}
-            (Some(value), Shape::Many) => put_nested(number, out, |out| value.encode(1, out)),
-            (Some(value), _) => value.encode_present(number, out),
+        let Some(value) = self else { return };
+        if const { T::SHAPE.is_many() } {
+            put_nested(number, out, |out| value.encode(1, out));
+        } else {
+            value.encode_present(number, out);
         }
     }
     fn decode(raw: Raw<'_>) -> Result<Option<T>, DecodeError> {
-        match T::SHAPE {
-            Shape::Many => unwrapped(raw).map(Some),
-            _ => T::decode(raw).map(Some),
-        }
+        if const { T::SHAPE.is_many() } { unwrapped(raw).map(Some) } else { T::decode(raw).map(Some) }
     }
     fn absent() -> Option<Option<T>> {
         Some(None)
     }
+    #[inline]
     fn proto(schema: &mut Schema) -> Proto {
-        match T::SHAPE {
-            Shape::Many => schema.wrapper("Optional", T::proto),
-            _ => T::proto(schema).optional(),
-        }
+        if const { T::SHAPE.is_many() } { schema.wrapper("Optional", T::proto) } else { T::proto(schema).optional() }
     }
     fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
-        self.iter().for_each(|value| value.visit_payloads(visit));
+        if let Some(value) = self {
+            value.visit_payloads(visit);
+        }
     }
     fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
-        self.iter_mut().for_each(|value| value.visit_payloads_mut(visit));
+        if let Some(value) = self {
+            value.visit_payloads_mut(visit);
+        }
+    }
+}
+
+/// Writes varints one after another.
+fn put_packed<T: Field>(values: &[T], out: &mut Vec<u8>) {
+    let mut field = Vec::new();
+    for value in values {
+        field.clear();
+        value.encode_present(0, &mut field);
+        // The key of field 0 is one byte; the varint follows.
+        out.extend_from_slice(&field[1..]);
     }
 }
 
@@ -550,6 +593,7 @@ impl<T: Field> Field for Box<T> {
     fn absent() -> Option<Box<T>> {
         T::absent().map(Box::new)
     }
+    #[inline]
     fn proto(schema: &mut Schema) -> Proto {
         T::proto(schema)
     }
@@ -565,19 +609,18 @@ impl<T: Field> Field for Vec<T> {
     const SHAPE: Shape = Shape::Many;
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        match T::SHAPE {
-            Shape::Delimited => self.iter().for_each(|value| value.encode_present(number, out)),
-            Shape::Many => self.iter().for_each(|value| put_nested(number, out, |out| value.encode(1, out))),
-            Shape::Varint if self.is_empty() => {}
-            Shape::Varint => put_nested(number, out, |out| {
-                let mut field = Vec::new();
-                for value in self {
-                    field.clear();
-                    value.encode_present(0, &mut field);
-                    // The key of field 0 is one byte; the varint follows.
-                    out.extend_from_slice(&field[1..]);
-                }
-            }),
+        if const { T::SHAPE.is_varint() } {
+            if !self.is_empty() {
+                put_nested(number, out, |out| put_packed(self, out));
+            }
+            return;
+        }
+        for value in self {
+            if const { T::SHAPE.is_many() } {
+                put_nested(number, out, |out| value.encode(1, out));
+            } else {
+                value.encode_present(number, out);
+            }
         }
     }
     fn decode(raw: Raw<'_>) -> Result<Vec<T>, DecodeError> {
@@ -587,33 +630,36 @@ impl<T: Field> Field for Vec<T> {
     }
     fn merge(slot: &mut Option<Vec<T>>, raw: Raw<'_>) -> Result<(), DecodeError> {
         let list = slot.get_or_insert_default();
-        match (T::SHAPE, raw) {
-            (Shape::Many, raw) => list.push(unwrapped(raw)?),
-            // A writer may pack numbers into one field or write one field per number.
-            (Shape::Varint, Raw::Bytes(packed)) => {
-                let mut reader = Reader::new(packed);
-                while !reader.is_empty() {
-                    list.push(T::decode(Raw::Varint(reader.varint()?))?);
-                }
+        // A writer may pack numbers into one field or write one field per number.
+        if const { T::SHAPE.is_varint() }
+            && let Raw::Bytes(packed) = raw
+        {
+            let mut reader = Reader::new(packed);
+            while !reader.is_empty() {
+                list.push(T::decode(Raw::Varint(reader.varint()?))?);
             }
-            (_, raw) => list.push(T::decode(raw)?),
+            return Ok(());
         }
+        list.push(if const { T::SHAPE.is_many() } { unwrapped(raw)? } else { T::decode(raw)? });
         Ok(())
     }
     fn absent() -> Option<Vec<T>> {
         Some(Vec::new())
     }
+    #[inline]
     fn proto(schema: &mut Schema) -> Proto {
-        match T::SHAPE {
-            Shape::Many => schema.wrapper("Each", T::proto).repeated(),
-            _ => T::proto(schema).repeated(),
-        }
+        let proto = if const { T::SHAPE.is_many() } { schema.wrapper("Each", T::proto) } else { T::proto(schema) };
+        proto.repeated()
     }
     fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
-        self.iter().for_each(|value| value.visit_payloads(visit));
+        for value in self {
+            value.visit_payloads(visit);
+        }
     }
     fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
-        self.iter_mut().for_each(|value| value.visit_payloads_mut(visit));
+        for value in self {
+            value.visit_payloads_mut(visit);
+        }
     }
 }
 
@@ -636,6 +682,7 @@ impl Field for Result<Payload, Failure> {
         }
         Err(DecodeError::Invalid { what: "result" })
     }
+    #[inline]
     fn proto(schema: &mut Schema) -> Proto {
         let lines = |schema: &mut Schema, [ok, failed]: [&'static str; 2]| {
             vec![FieldLine::new(1, ok, Payload::proto(schema)), FieldLine::new(2, failed, Failure::proto(schema))]
@@ -671,6 +718,7 @@ macro_rules! text_field {
                 let read: fn(&str) -> Option<$type> = $read;
                 read(raw.text($what)?).ok_or(DecodeError::Invalid { what: $what })
             }
+            #[inline]
             fn proto(_: &mut Schema) -> Proto {
                 Proto::scalar("string")
             }
@@ -694,6 +742,7 @@ impl Field for Hash {
         let bytes = raw.bytes("hash")?;
         bytes.try_into().map(Hash).map_err(|_| DecodeError::Invalid { what: "hash" })
     }
+    #[inline]
     fn proto(_: &mut Schema) -> Proto {
         Proto::scalar("bytes")
     }
@@ -717,6 +766,7 @@ impl Field for CallId {
         }
         CallId::from_path(&path).ok_or(DecodeError::Invalid { what: "call id" })
     }
+    #[inline]
     fn proto(_: &mut Schema) -> Proto {
         Proto::scalar("uint32").repeated().with_json(json!({"type": "string"}))
     }

@@ -60,6 +60,7 @@ macro_rules! events {
                 match self { $(Event::$name(_) => $text,)* }
             }
 
+            #[inline]
             fn lines(schema: &mut Schema) -> Vec<FieldLine> {
                 vec![$(FieldLine::new($number, $text, $name::proto(schema)),)*]
             }
@@ -80,6 +81,17 @@ macro_rules! events {
             /// Calls `visit` with each payload of the event, to change it.
             pub fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
                 match self { $(Event::$name(event) => Field::visit_payloads_mut(event, visit),)* }
+            }
+
+            /// Not generic, so that the code exists once.
+            fn from_json(text: &str) -> serde_json::Result<Event> {
+                #[derive(Deserialize)]
+                struct Tag<'a> { #[serde(borrow)] r#type: std::borrow::Cow<'a, str> }
+                let tag: Tag = serde_json::from_str(text)?;
+                match &*tag.r#type {
+                    $($text => serde_json::from_str::<$name>(text).map(Event::from),)*
+                    other => Err(serde::de::Error::custom(format!("unknown event type `{other}`"))),
+                }
             }
 
             pub fn encode(&self, out: &mut Vec<u8>) {
@@ -104,18 +116,9 @@ macro_rules! events {
 
         impl<'de> Deserialize<'de> for Event {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                #[derive(Deserialize)]
-                struct Tag<'a> { #[serde(borrow)] r#type: std::borrow::Cow<'a, str> }
-                fn custom<E: serde::de::Error>(error: serde_json::Error) -> E {
-                    E::custom(error)
-                }
                 // Raw text keeps payloads byte for byte; a buffered tagged enum would not.
                 let raw = Box::<RawValue>::deserialize(deserializer)?;
-                let tag: Tag = serde_json::from_str(raw.get()).map_err(custom)?;
-                match &*tag.r#type {
-                    $($text => serde_json::from_str::<$name>(raw.get()).map(Event::from).map_err(custom),)*
-                    other => Err(serde::de::Error::custom(format!("unknown event type `{other}`"))),
-                }
+                Event::from_json(raw.get()).map_err(serde::de::Error::custom)
             }
         }
     };
@@ -185,6 +188,7 @@ impl Field for Event {
     fn decode(raw: Raw<'_>) -> Result<Event, DecodeError> {
         Event::decode(raw.bytes("event")?)
     }
+    #[inline]
     fn proto(schema: &mut Schema) -> Proto {
         let docs = &["doc = \"One fact in a log.\""];
         let proto = schema.one_of("Event", docs, "event", Vec::new(), Event::lines);

@@ -154,6 +154,7 @@ impl Field for Record {
         }
         Record::decode_body(index, at, body)
     }
+    #[inline]
     fn proto(schema: &mut Schema) -> Proto {
         let body = schema.message(
             "RecordBody",

@@ -146,6 +146,7 @@ impl Field for TaskReport {
             Some(spend) => TaskReport::Spent { report: Box::new(report), spend: Box::new(spend) },
         })
     }
+    #[inline]
     fn proto(schema: &mut Schema) -> Proto {
         let heartbeat =
             schema.message("TaskHeartbeat", &[], |schema| vec![FieldLine::new(1, "progress", Option::<Payload>::proto(schema))]);

@@ -179,7 +179,7 @@ impl Changes for RunWatch {
 
 impl Client for Runtime {
     fn call(&self, call: Call) -> ClientFuture<'_, Reply> {
-        Box::pin(self.execute(call, CallContext::default()))
+        self.execute(call, CallContext::default())
     }
 
     fn start_and_watch(&self, start: StartRequest) -> ClientFuture<'_, (StartReply, Arc<dyn Outcome>)> {

@@ -16,7 +16,7 @@ use onward_core::{Name, Namespace};
 use onward_store::{Appended, DeletedQuery, Gaps, RunQuery, Started, TaskQuery, WaitQuery};
 
 use crate::conversation::read_page;
-use crate::{CallRef, Decide, Runtime, RuntimeError};
+use crate::{CallRef, ClientFuture, Decide, Runtime, RuntimeError};
 
 /// What a server knows about the caller of a verb besides the request.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,8 +30,13 @@ pub struct CallContext {
 }
 
 impl Runtime {
-    /// Executes a verb. Waits as long as the verb needs; the caller limits the time.
-    pub async fn execute(&self, call: Call, context: CallContext) -> Result<Reply, RuntimeError> {
+    /// Executes a verb. Waits as long as the verb needs; the caller limits the time. Boxed, because the code of an async function
+    /// is compiled again in every crate that awaits it.
+    pub fn execute(&self, call: Call, context: CallContext) -> ClientFuture<'_, Reply> {
+        Box::pin(self.execute_call(call, context))
+    }
+
+    async fn execute_call(&self, call: Call, context: CallContext) -> Result<Reply, RuntimeError> {
         Ok(match call {
             Call::StartRun(of) => Reply::StartRun(start_reply(self.start_run_for(of, context).await?)),
             Call::ReadRun(of) => Reply::ReadRun(self.read_head(&of.run).await?),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
-use onward_core::api::Verb;
+use onward_core::api::{Call, Reply as CallReply, Verb};
 use onward_core::{Namespace, Payload, RunId, RunKey};
 use onward_runtime::CallRef;
 use serde::de::DeserializeOwned;
@@ -68,18 +68,20 @@ impl Request {
     where
         V::Reply: Send,
     {
-        let (server, call, is_large) = (self.server.clone(), V::call(request), self.memory.is_some());
-        let principal = self.by.clone();
+        let executed = self.execute_call(V::call(request));
+        async move { Ok(V::reply(executed.await?).expect("the reply belongs to the call")) }
+    }
+
+    /// Executes a call; not generic, so that the code exists once for all verbs.
+    fn execute_call(&self, call: Call) -> impl Future<Output = Result<CallReply, Problem>> + Send + use<> {
+        let (server, principal, is_large) = (self.server.clone(), self.by.clone(), self.memory.is_some());
         async move {
             let executed = async move { verbs::execute(&server, &principal, call).await };
-            let reply = match is_large {
-                false => executed.await?,
-                true => {
-                    let tokio = tokio::runtime::Handle::current();
-                    body::aside(move || tokio.block_on(executed)).await?
-                }
-            };
-            Ok(V::reply(reply).expect("the reply belongs to the call"))
+            if !is_large {
+                return executed.await;
+            }
+            let tokio = tokio::runtime::Handle::current();
+            body::aside(move || tokio.block_on(executed)).await
         }
     }
 

@@ -16,7 +16,7 @@ pub mod tls;
 mod write_timeout;
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,9 @@ const WAITING_MAX: usize = 256;
 /// Delay after a failed accept, usually because the process has no more file descriptors.
 const SOCKETS_PAUSE: Duration = Duration::from_millis(50);
 
+/// Future of a server.
+pub type ServeFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// Slots of open connections.
 struct ConnectionSlots {
     permits: Arc<Semaphore>,
@@ -50,12 +53,25 @@ struct ConnectionSlots {
     close_one: Notify,
 }
 
-/// Serves until `shutdown` returns, then waits up to the shutdown timeout for open requests.
-pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutdown: impl Future<Output = ()>) {
+/// Serves until `shutdown` returns, then waits up to the shutdown timeout for open requests. Boxed, so that the code is compiled
+/// in this crate.
+pub fn serve<'a>(
+    server: &'a Server,
+    listener: TcpListener,
+    router: Router,
+    shutdown: impl Future<Output = ()> + Send + 'a,
+) -> ServeFuture<'a> {
+    serve_until(server, listener, router, Box::pin(shutdown))
+}
+
+fn serve_until<'a>(server: &'a Server, listener: TcpListener, router: Router, shutdown: ServeFuture<'a>) -> ServeFuture<'a> {
+    Box::pin(accept_until(server, listener, router, shutdown))
+}
+
+async fn accept_until(server: &Server, listener: TcpListener, router: Router, mut shutdown: ServeFuture<'_>) {
     let slots = Arc::new(ConnectionSlots::new(server.limits().connections_max));
     let mut connections = JoinSet::new();
     connections.spawn(servers::announce(server.clone()));
-    let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,

@@ -1,5 +1,6 @@
 //! Reading of request bodies: type, size, time limits, nesting depth, parsing.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -208,8 +209,10 @@ pub(super) async fn parse_aside<T: DeserializeOwned + Send + 'static>(bytes: Byt
 
 /// Runs slow work on a blocking thread; propagates a panic.
 pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    // One type of task for all work, because the compiler generates much code for each type.
+    let work: Box<dyn FnOnce() -> Box<dyn Any + Send> + Send> = Box::new(move || Box::new(work()));
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
+        Ok(done) => *done.downcast().expect("the work returns its type"),
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
