@@ -1,18 +1,18 @@
 //! A run that continues as new closes its log and begins another under the same id, in one write.
 
+use onward_core::conversation::OutsideEntry;
 use onward_core::event::{
     BranchRequested, CarriedSignal, Checkpoint, ChildAwaited, ChildStarted, OnParentClose, RunContinued, UpdateReceived,
 };
-use onward_core::conversation::OutsideEntry;
-use onward_core::run::{Carries, Commit, Input, IdempotencyRecord};
+use onward_core::run::{Carries, Commit, IdempotencyRecord, Input};
 use onward_core::task::{TaskOptions, TaskReport};
-use onward_core::{Event, Index, CallId, RunId, Status};
+use onward_core::{CallId, Event, Index, RunId, Status};
 
-use super::harness::{
-    HeldRun, Harness, approval, child, completed, decision, json, key, name, new_run, pause, call_id, refused, resume, seconds, signal, task,
-    terminate, timer,
-};
 use super::block_on;
+use super::harness::{
+    Harness, HeldRun, approval, call_id, child, completed, decision, json, key, name, new_run, pause, refused, resume, seconds,
+    signal, task, terminate, timer,
+};
 use crate::RunQuery;
 
 pub async fn a_continued_run_begins_a_new_log_under_its_old_name(mut harness: Harness) {

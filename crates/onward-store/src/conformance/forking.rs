@@ -49,7 +49,9 @@ async fn start_third_turn(harness: &Harness, id: &str) {
     let mut held = harness.start_held_as(run).await;
     for turn in 0..3 {
         let due = harness.now().after(seconds(60));
-        harness.commit(&mut held, vec![task(0, TaskOptions::default()), timer(1, due), approval(2, None), approval(3, None)]).await;
+        harness
+            .commit(&mut held, vec![task(0, TaskOptions::default()), timer(1, due), approval(2, None), approval(3, None)])
+            .await;
         harness.append(id, signal(Some(&format!("s-{turn}")))).await.unwrap();
         harness.append(id, decision(turn, 3, "anna")).await.unwrap();
         harness.read_on(&mut held).await;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use onward_core::event::{ApprovalDecided, SignalReceived, UpdateReceived, WaitCanceled};
 use onward_core::run::Input;
-use onward_core::{Event, Index, Name, Payload, CallId};
+use onward_core::{CallId, Event, Index, Name, Payload};
 
-use super::harness::{Harness, send_many, approval, completed, decision, key, call_id, refused, seconds, settled, signal};
 use super::block_on;
+use super::harness::{Harness, approval, call_id, completed, decision, key, refused, seconds, send_many, settled, signal};
 use crate::StoreError;
 
 pub async fn the_same_signal_id_is_one_input(mut harness: Harness) {
@@ -34,8 +34,13 @@ fn received(id: Option<&str>) -> SignalReceived {
 /// Returns the opposite of [`decision`].
 fn other_decision(ordinal: u32, decision_id: &str) -> Input {
     let (call_id, decision_id) = (call_id(ordinal), decision_id.to_owned());
-    let event =
-        ApprovalDecided { call_id: call_id.clone(), approved: false, feedback: None, decided_by: None, decision_id: decision_id.clone() };
+    let event = ApprovalDecided {
+        call_id: call_id.clone(),
+        approved: false,
+        feedback: None,
+        decided_by: None,
+        decision_id: decision_id.clone(),
+    };
     Input::answer(event, 0, &call_id, &decision_id)
 }
 
@@ -70,9 +75,7 @@ pub async fn the_same_id_with_something_else_to_say_is_refused(mut harness: Harn
     }
     // Nothing was written, and the first inputs are unchanged.
     assert_eq!((harness.head("r").await, harness.log("r").await), (head, log));
-    for (again, index) in
-        [(saying(1), first.index), (decision(0, 0, "anna"), decided.index), (update(1), updated.index)]
-    {
+    for (again, index) in [(saying(1), first.index), (decision(0, 0, "anna"), decided.index), (update(1), updated.index)] {
         let again = harness.append("r", again).await.unwrap();
         assert_eq!((again.index, again.repeated), (index, true));
     }

@@ -9,13 +9,13 @@ use onward_core::reopen::{self, Retry};
 use onward_core::run::{Input, NewRun};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens};
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, Index, Namespace, CallId, Status, Timestamp};
+use onward_core::{CallId, Event, Failure, Index, Namespace, Status, Timestamp};
 
-use super::harness::{
-    HeldRun, Harness, child, completed, json, key, name, new_run, new_run_of, call_id, refused, seconds, settled, signal, task, task_of,
-    terminate,
-};
 use super::forking::{checkpoint, forked, put};
+use super::harness::{
+    Harness, HeldRun, call_id, child, completed, json, key, name, new_run, new_run_of, refused, seconds, settled, signal, task,
+    task_of, terminate,
+};
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
@@ -215,7 +215,8 @@ pub async fn a_task_that_failed_at_a_cost_is_tried_again_with_its_run(mut harnes
     report(&harness, &task, spent(&task, TaskReport::Failed(failure.clone()), 7)).await.unwrap();
     harness.read_on(&mut held).await;
     harness.commit(&mut held, vec![RunFailed { failure, attempts: None }.into()]).await;
-    let again = reopen::retry(&harness.head("r").await, &harness.records("r").await, &Retry::new("again"), harness.now()).unwrap();
+    let again =
+        reopen::retry(&harness.head("r").await, &harness.records("r").await, &Retry::new("again"), harness.now()).unwrap();
     let what = Restore::Retry { after: 0, log: again.records, request_id: "again".to_owned() };
     harness.store().restore_run(RestoreRun { key: key("r"), what, outbox: again.outbox }).await.unwrap();
     harness.reopen();
@@ -455,7 +456,11 @@ pub async fn a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spen
     let budget = Some(Budget::default().tokens(20));
     harness.append("r", Input::new(RunResumed { budget })).await.unwrap();
     harness.reopen();
-    assert_eq!((left(&harness, "r").await.tokens, left(&harness, "r").await.seconds), (Some(6), Some(3_600)), "the other limit stays");
+    assert_eq!(
+        (left(&harness, "r").await.tokens, left(&harness, "r").await.seconds),
+        (Some(6), Some(3_600)),
+        "the other limit stays"
+    );
     assert_eq!(harness.claim_tasks("t", 10).await.len(), 1);
     harness.log("r").await;
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use onward_core::event::{PromiseCreated, StepFailed, TaskScheduled, TimerStarted, WaitCanceled};
 use onward_core::task::TaskOptions;
-use onward_core::{Event, Failure, Hash, CALL_ID_PARTS_MAX, CallId};
+use onward_core::{CALL_ID_PARTS_MAX, CallId, Event, Failure, Hash};
 
-use super::harness::{Harness, completed, json, key, name, call_id, refused, seconds, task, timer, worker};
+use super::harness::{Harness, call_id, completed, json, key, name, refused, seconds, task, timer, worker};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
