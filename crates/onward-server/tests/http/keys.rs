@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use onward::Onward;
 use onward::prelude::*;
 use onward_core::{Name, Namespace, Timestamp};
-use onward_server::auth::Ask;
+use onward_server::auth::AuthRequest;
 use onward_server::keys::{CreatedKey, KeyFile, NewKey, Reach};
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::{Authenticate, Bounds, Keys, METHODS, Options, ROUTES, Scope};
@@ -314,9 +314,10 @@ async fn a_wrong_secret_takes_no_longer_than_an_unknown_key() {
         for (text, times) in texts.iter().zip(&mut times) {
             let mut headers = axum::http::HeaderMap::new();
             headers.insert("authorization", format!("Bearer {text}").parse().unwrap());
-            let ask = Ask { scope: Scope::Read, namespace: &Namespace::default(), server_wide: false, headers: &headers };
+            let request =
+                AuthRequest { scope: Scope::Read, namespace: &Namespace::default(), server_wide: false, headers: &headers };
             let begun = Instant::now();
-            let answer = asked.authenticate(ask).await;
+            let answer = asked.authenticate(request).await;
             times.push(begun.elapsed());
             assert!(answer.is_err());
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use onward_server::auth::{Ask, AuthFuture};
+use onward_server::auth::{AuthFuture, AuthRequest};
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::{AuthRefusal, Authenticate, Caller, Options, ROUTES, Scope};
 use serde_json::{Value, json};
@@ -236,10 +236,10 @@ async fn what_is_said_has_the_fields_that_are_documented() {
 struct ByHeader;
 
 impl Authenticate for ByHeader {
-    fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
-        let scopes = ask.headers.get("x-scopes").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let allowed = scopes.split(' ').any(|scope| scope == ask.scope.to_string());
-        let refused = || AuthRefusal::Scope { scope: ask.scope };
+    fn authenticate<'a>(&'a self, request: AuthRequest<'a>) -> AuthFuture<'a> {
+        let scopes = request.headers.get("x-scopes").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let allowed = scopes.split(' ').any(|scope| scope == request.scope.to_string());
+        let refused = || AuthRefusal::Scope { scope: request.scope };
         let name = Some("ada".to_owned());
         Box::pin(std::future::ready(allowed.then_some(Caller { name, ..Caller::default() }).ok_or_else(refused)))
     }

@@ -7,7 +7,7 @@ use onward_core::event::TaskScheduled;
 use onward_core::task::{Task, TaskReport};
 use onward_core::{CallId, Hash, Name, Payload, WorkerId};
 use onward_server::Options;
-use onward_server::auth::{Ask, AuthFuture, Authenticate, Caller};
+use onward_server::auth::{AuthFuture, AuthRequest, Authenticate, Caller};
 use onward_wire::worker::*;
 use serde_json::json;
 
@@ -19,8 +19,8 @@ use crate::sessions::{commit, credit};
 struct Bearers;
 
 impl Authenticate for Bearers {
-    fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
-        let credential = ask.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
+    fn authenticate<'a>(&'a self, request: AuthRequest<'a>) -> AuthFuture<'a> {
+        let credential = request.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
         Box::pin(std::future::ready(Ok(Caller { credential, ..Caller::default() })))
     }
 }

@@ -225,7 +225,7 @@ impl Site {
 
 /// Shorter limits than the defaults, so that no test waits long.
 pub const PACE: Pace =
-    Pace { late: Duration::from_millis(20), answer_max: Duration::from_millis(100), ask_every: Duration::from_millis(20) };
+    Pace { late: Duration::from_millis(20), answer_max: Duration::from_millis(100), probe_every: Duration::from_millis(20) };
 
 /// Waits until these databases are up, and the others down.
 pub fn until_up(store: &ShardedStore, up: &[bool]) {
