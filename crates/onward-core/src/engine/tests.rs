@@ -715,14 +715,14 @@ fn a_call_that_is_refused_asks_for_nothing_and_takes_its_place() {
 #[test]
 fn a_strict_replay_compares_payloads_by_what_they_say_and_not_by_how_they_are_spelled() {
     let recorded = r#"{"a":1,"b":[1.0,"A"]}"#;
-    let ask = |engine: &mut Engine, text: &str| {
+    let make_calls = |engine: &mut Engine, text: &str| {
         engine.schedule_task(name("t"), json(text));
         engine.set_state(name("s"), json(text));
         engine.finish(Ok(json(text)));
     };
     let mut bench = Bench::new();
     bench.poll();
-    ask(&mut bench.engine, recorded);
+    make_calls(&mut bench.engine, recorded);
     bench.commit();
     for (text, is_same) in [
         (recorded, true),
@@ -733,7 +733,7 @@ fn a_strict_replay_compares_payloads_by_what_they_say_and_not_by_how_they_are_sp
         let mut other = bench.restart();
         other.engine.set_strict();
         other.poll();
-        ask(&mut other.engine, text);
+        make_calls(&mut other.engine, text);
         assert_eq!(other.engine.advance().is_ok(), is_same, "{text}");
     }
 }

@@ -29,8 +29,8 @@ fn an_empty_answer_is_asked_for_three_times_with_doubling_delays() {
 
 #[test]
 fn a_retry_waits_for_the_requested_time() {
-    let told = Cause::RateLimited { retry_after: Some(Duration::from_secs(2)) };
-    let next = after(&ModelRetries::default(), std::iter::repeat_n(told, 14));
+    let cause = Cause::RateLimited { retry_after: Some(Duration::from_secs(2)) };
+    let next = after(&ModelRetries::default(), std::iter::repeat_n(cause, 14));
     assert!(next[..11].iter().all(|next| *next == secs(2)), "{next:?}");
     assert_eq!(next[11..], [secs(4), secs(8), secs(16)]);
 }
@@ -69,8 +69,8 @@ fn what_cannot_succeed_is_not_tried_again_and_a_provider_may_say_so() {
     for cause in [Cause::Auth, Cause::BadRequest, Cause::ContextTooLong, Cause::QuotaExhausted, Cause::TooLarge] {
         assert_eq!(after(&retries, [cause]), [Next::GiveUp]);
     }
-    let told = CallError { status: Some(500), should_retry: Some(false), ..CallError::new(FAILED, "") };
-    assert_eq!(retries.after(&mut Failures::default(), &told), Next::GiveUp);
+    let error = CallError { status: Some(500), should_retry: Some(false), ..CallError::new(FAILED, "") };
+    assert_eq!(retries.after(&mut Failures::default(), &error), Next::GiveUp);
 }
 
 #[test]

@@ -46,8 +46,8 @@ fn a_table_names_models_and_what_they_cost() {
     );
     assert_eq!(models.find("llama3.2").unwrap().prepare(&request).max_tokens, Some(500));
     assert!(!format!("{models:?}").contains("sk-1")); // LP2
-    let told = ModelRetries { outage_max: 5, wait_max: Duration::from_secs(90), ..ModelRetries::default() };
-    assert_eq!(models.find("llama3.2").unwrap().provider.retries(), &told);
+    let expected = ModelRetries { outage_max: 5, wait_max: Duration::from_secs(90), ..ModelRetries::default() };
+    assert_eq!(models.find("llama3.2").unwrap().provider.retries(), &expected);
     assert_eq!(fast.provider.retries(), &ModelRetries::default());
 }
 

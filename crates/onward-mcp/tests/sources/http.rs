@@ -117,8 +117,8 @@ async fn a_source_whose_session_is_over_is_to_be_opened_anew() {
     for tool in ["expired", "restarted"] {
         let source = open(&url).await;
         let error = source.call(tool, "{}", None).await.unwrap_err();
-        let told = (error.code(), error.is_retryable(), error.may_have_acted(), source.is_open());
-        assert_eq!(told, ("mcp_server_gone", true, false, false), "{tool}: {error}");
+        let properties = (error.code(), error.is_retryable(), error.may_have_acted(), source.is_open());
+        assert_eq!(properties, ("mcp_server_gone", true, false, false), "{tool}: {error}");
         assert_eq!(open(&url).await.call("f", "{}", None).await.unwrap().blocks, [Block::text("f")]);
     }
 }

@@ -26,8 +26,8 @@ async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_i
     let worker = kit.worker("w");
     append(&kit, state("order", Status::Running)).await.unwrap();
     assert!(waits(worker.next_runs(1)).await);
-    let asked = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
-    assert_eq!(asked.unwrap_err().code(), "run_external");
+    let answer = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
+    assert_eq!(answer.unwrap_err().code(), "run_external");
     let driven = worker.claim_run(key("r"), DriveInput::Nothing).await;
     assert_eq!(driven.unwrap_err().code(), "run_external");
     append(&kit, state("order", Status::Completed)).await.unwrap();

@@ -25,8 +25,8 @@ async fn an_append_while_the_watch_is_made_is_a_change() {
     let kit = Harness::new();
     kit.start("r").await;
     let append = |memory: &onward_store::MemoryStore| {
-        let asked = onward_core::event::CancelRequested { reason: String::new() };
-        now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(asked))).unwrap();
+        let request = onward_core::event::CancelRequested { reason: String::new() };
+        now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(request))).unwrap();
     };
     kit.store.once("read_run", When::After, Happening::Do(Box::new(append)));
     let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
@@ -75,8 +75,8 @@ async fn the_end_is_never_missed() {
                 kit.store.go_deaf();
             }
             let end = |memory: &onward_store::MemoryStore| {
-                let asked = onward_core::event::TerminateRequested { reason: String::new(), reset_to: None };
-                now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(asked))).unwrap();
+                let request = onward_core::event::TerminateRequested { reason: String::new(), reset_to: None };
+                now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(request))).unwrap();
             };
             match moment {
                 0 => end(&kit.store.memory),
@@ -103,14 +103,14 @@ async fn the_end_of_a_run_is_the_end_of_its_last_generation() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
-    let story = async {
+    let changes = async {
         tokio::task::yield_now().await;
         kit.commit(&mut held, vec![continued()]).await;
         let mut next = kit.next_held(&worker).await;
         kit.complete(&mut next).await;
     };
     let run = key("r");
-    let (outcome, ()) = tokio::join!(kit.runtime.wait_for_outcome(&run), story);
+    let (outcome, ()) = tokio::join!(kit.runtime.wait_for_outcome(&run), changes);
     assert_eq!(outcome.unwrap(), Ok(text("out")));
     assert_eq!(kit.runtime.read_run(&key("r")).await.unwrap().head.generation, 1);
 }

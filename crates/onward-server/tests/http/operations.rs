@@ -186,8 +186,8 @@ fn fields(document: &Value, schema: &Value) -> Vec<String> {
 async fn what_is_said_has_the_fields_that_are_documented() {
     let site = Site::open().await;
     let document = site.get("/openapi.json").await.expect(200);
-    let check = |schema: &str, said: &Value| {
-        let mut found: Vec<String> = said.as_object().unwrap_or_else(|| panic!("{schema}: {said}")).keys().cloned().collect();
+    let check = |schema: &str, value: &Value| {
+        let mut found: Vec<String> = value.as_object().unwrap_or_else(|| panic!("{schema}: {value}")).keys().cloned().collect();
         found.sort();
         let mut documented = fields(&document, &document["components"]["schemas"][schema]);
         // A complete list does not have this field.

@@ -21,9 +21,9 @@ struct World {
 }
 
 /// Notifies when it is dropped.
-struct Told(Arc<Notify>);
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for Told {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
     }
@@ -46,7 +46,7 @@ async fn worker(site: &Site) -> (Onward, Arc<World>) {
         .task("slow", move |(): ()| {
             let world = slow.clone();
             async move {
-                let _told = Told(world.stopped.clone());
+                let _notify = NotifyOnDrop(world.stopped.clone());
                 world.begun.notify_one();
                 std::future::pending::<Result<()>>().await
             }

@@ -9,7 +9,7 @@ use onward_store::conformance::block_on;
 use onward_store::{Delete, Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, Options};
 
-use crate::story::{RunOfSteps, json, key, remember};
+use crate::workload::{RunOfSteps, json, key, remember};
 
 impl RunOfSteps {
     /// Commits until the disk is full; returns the number of commits.

@@ -40,16 +40,16 @@ async fn square(_: Ctx, n: u32) -> Result<u32> {
 
 /// Starts children with the given ids and returns the outcome of each.
 async fn parent(ctx: Ctx, ids: Vec<String>) -> Result<Vec<String>> {
-    let mut said = Vec::new();
+    let mut outcomes = Vec::new();
     for id in ids {
         let child = ctx.child::<u32>("square", &3);
         let child = if id.is_empty() { child } else { child.id(&id) };
-        said.push(match child.await {
+        outcomes.push(match child.await {
             Ok(square) => square.to_string(),
             Err(failure) => failure.code,
         });
     }
-    Ok(said)
+    Ok(outcomes)
 }
 
 /// Sleeps a few times.

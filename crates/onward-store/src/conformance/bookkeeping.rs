@@ -86,7 +86,7 @@ impl RandomSequence {
         self.harness.pass(span);
         match self.below(18) {
             0 => self.start().await,
-            1 | 2 => self.ask().await,
+            1 | 2 => self.schedule().await,
             3..=6 => self.hand_out().await,
             7..=9 => self.report().await,
             10 => self.repeat_report().await,
@@ -121,7 +121,7 @@ impl RandomSequence {
         self.harness.store().commit(held.commit(events)).await.unwrap();
     }
 
-    async fn ask(&mut self) {
+    async fn schedule(&mut self) {
         let Some(id) = self.some_run() else { return };
         let (number, costs) = (self.number(), self.below(4) > 0);
         let options = TaskOptions { costs, retry: RetryPolicy::attempts(3).delay(seconds(1)), ..TaskOptions::default() };
@@ -241,11 +241,11 @@ impl RandomSequence {
             let is_it = |event: &Event| matches!(event, Event::TaskAttempted(event) if event.call_id == *call_id);
             log.iter().flat_map(|record| &record.events).any(is_it)
         };
-        let asked = range.iter().filter_map(|event| match event {
+        let scheduled = range.iter().filter_map(|event| match event {
             Event::TaskScheduled(event) => Some(event.call_id.clone()),
             _ => None,
         });
-        let (begun, withdrawn): (Vec<CallId>, Vec<CallId>) = asked.partition(is_begun);
+        let (begun, withdrawn): (Vec<CallId>, Vec<CallId>) = scheduled.partition(is_begun);
         self.left += range.iter().filter(|event| matches!(event, Event::TaskAttempted(_))).count();
         let before = log.iter().filter(|record| matches!(record.events.first(), Some(Event::SegmentAbandoned(_)))).count();
         let attempt = u32::try_from(before).unwrap_or(u32::MAX) + 1;

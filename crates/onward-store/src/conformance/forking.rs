@@ -94,9 +94,9 @@ pub async fn a_fork_of_a_later_turn_has_the_logs_before_it(mut harness: Harness)
     let tasks = harness.claim_tasks("t", 10).await;
     let tasks: Vec<_> = tasks.into_iter().filter(|task| task.id.run == key("f")).map(|task| task.id.generation).collect();
     assert_eq!(tasks, [2]);
-    let asked = harness.store().list_waits(Default::default()).await.unwrap();
-    let asked: Vec<_> = asked.iter().filter(|wait| wait.run == key("f")).map(|wait| wait.generation).collect();
-    assert_eq!(asked, [2]);
+    let waits = harness.store().list_waits(Default::default()).await.unwrap();
+    let waits: Vec<_> = waits.iter().filter(|wait| wait.run == key("f")).map(|wait| wait.generation).collect();
+    assert_eq!(waits, [2]);
     // Idempotency records are copied: repeats of signals and decisions are recognized.
     for turn in 0..3 {
         assert!(harness.append("f", signal(Some(&format!("s-{turn}")))).await.unwrap().repeated);

@@ -46,9 +46,10 @@ fn other_decision(ordinal: u32, decision_id: &str) -> Input {
 
 pub async fn the_same_id_with_something_else_to_say_is_refused(mut harness: Harness) {
     let mut held = harness.start_held("r").await;
-    let saying = |amount: u32| Input::signal(SignalReceived { payload: Payload::json(&amount).unwrap(), ..received(Some("a")) });
+    let signal_of =
+        |amount: u32| Input::signal(SignalReceived { payload: Payload::json(&amount).unwrap(), ..received(Some("a")) });
     let named = |name: &str| Input::signal(SignalReceived { name: Name::new(name).unwrap(), ..received(Some("a")) });
-    let first = harness.append("r", saying(1)).await.unwrap();
+    let first = harness.append("r", signal_of(1)).await.unwrap();
     harness.read_on(&mut held).await;
     harness.commit(&mut held, vec![approval(0, None)]).await;
     let decided = harness.append("r", decision(0, 0, "anna")).await.unwrap();
@@ -60,7 +61,7 @@ pub async fn the_same_id_with_something_else_to_say_is_refused(mut harness: Harn
     harness.reopen();
     let (head, log) = (harness.head("r").await, harness.log("r").await);
     for (other, what, index) in [
-        (saying(2), "signal `a`", first.index),
+        (signal_of(2), "signal `a`", first.index),
         (named("other"), "signal `a`", first.index),
         (other_decision(0, "anna"), "answer `anna`", decided.index),
         (update(2), "update `u`", updated.index),
@@ -75,7 +76,7 @@ pub async fn the_same_id_with_something_else_to_say_is_refused(mut harness: Harn
     }
     // Nothing was written, and the first inputs are unchanged.
     assert_eq!((harness.head("r").await, harness.log("r").await), (head, log));
-    for (again, index) in [(saying(1), first.index), (decision(0, 0, "anna"), decided.index), (update(1), updated.index)] {
+    for (again, index) in [(signal_of(1), first.index), (decision(0, 0, "anna"), decided.index), (update(1), updated.index)] {
         let again = harness.append("r", again).await.unwrap();
         assert_eq!((again.index, again.repeated), (index, true));
     }

@@ -86,11 +86,11 @@ pub async fn questions_of_a_family_are_listed_together(mut harness: Harness) {
         harness.pass(seconds(1));
     }
     harness.reopen();
-    for (asked, expected) in [("r", &ids[..3]), (&ids[2], &ids[..3]), ("r2", &ids[3..4]), (&long, &ids[5..])] {
-        let query = WaitQuery { run: Some(key(asked)), below: true, ..Default::default() };
+    for (id, expected) in [("r", &ids[..3]), (&ids[2], &ids[..3]), ("r2", &ids[3..4]), (&long, &ids[5..])] {
+        let query = WaitQuery { run: Some(key(id)), below: true, ..Default::default() };
         let waits = harness.store().list_waits(query).await.unwrap();
-        assert_eq!(waits.iter().map(|wait| wait.run.id.to_string()).collect::<Vec<_>>(), expected, "query for {asked}");
-        let query = WaitQuery { run: Some(key(asked)), ..Default::default() };
+        assert_eq!(waits.iter().map(|wait| wait.run.id.to_string()).collect::<Vec<_>>(), expected, "query for {id}");
+        let query = WaitQuery { run: Some(key(id)), ..Default::default() };
         assert_eq!(harness.store().list_waits(query).await.unwrap().len(), 1);
     }
 }

@@ -217,8 +217,8 @@ pub async fn a_question_of_a_retried_run_keeps_its_id(mut harness: Harness) {
     let again = reopened(&harness, "r", "a").await;
     retry(&harness, "r", 0, "a", again).await.unwrap();
     harness.reopen();
-    let asked = harness.store().list_waits(Default::default()).await.unwrap();
-    assert_eq!((asked.len(), asked[0].generation), (1, 0));
+    let waits = harness.store().list_waits(Default::default()).await.unwrap();
+    assert_eq!((waits.len(), waits[0].generation), (1, 0));
     refused(harness.append("r", decision(1, 1, "anna")).await, "wait_not_found");
     assert!(!harness.append("r", decision(0, 1, "anna")).await.unwrap().repeated);
     refused(harness.append("r", decision(0, 1, "ben")).await, "signal_lost");
@@ -307,9 +307,9 @@ pub async fn a_fork_is_a_run_of_its_own(mut harness: Harness) {
     let head = harness.head("f").await;
     assert_eq!((head.status, head.created_at, head.generation), (Status::Pending, harness.now(), 0));
     // Both approvals are open in the fork under its own key, whatever became of the original's.
-    let asked = harness.store().list_waits(Default::default()).await.unwrap();
-    let own = asked.iter().filter(|wait| wait.run == key("f")).count();
-    assert_eq!((own, asked.len() - own), (2, 1));
+    let waits = harness.store().list_waits(Default::default()).await.unwrap();
+    let own = waits.iter().filter(|wait| wait.run == key("f")).count();
+    assert_eq!((own, waits.len() - own), (2, 1));
     assert!(!harness.append("f", decision(0, 3, "ben")).await.unwrap().repeated);
     assert_eq!(harness.records("r").await, before);
     // Timers keep their remaining time: sixty seconds, of which none had passed at the fork point.

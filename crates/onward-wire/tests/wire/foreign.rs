@@ -158,9 +158,9 @@ fn mutated_attachments_never_panic_and_faults_are_told_once() {
         if attachment_fault(&content).is_none() {
             return true;
         }
-        if let Some(told) = with_faults_replaced(&content) {
-            let told = onward_core::Payload::json(&told).unwrap();
-            assert_eq!(attachment_fault(&told), None, "{}", bytes.escape_ascii());
+        if let Some(replaced) = with_faults_replaced(&content) {
+            let replaced = onward_core::Payload::json(&replaced).unwrap();
+            assert_eq!(attachment_fault(&replaced), None, "{}", bytes.escape_ascii());
         }
         false
     });

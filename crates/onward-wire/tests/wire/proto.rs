@@ -24,8 +24,8 @@ fn proto_file_and_descriptor_are_what_the_code_says() {
         std::fs::write(&path, &text).unwrap();
         std::fs::write(file("onward.bin"), compile()).unwrap();
     }
-    let said = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(said == text, "{} is out of date; `cargo xtask gen` writes it", path.display());
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == text, "{} is out of date; `cargo xtask gen` writes it", path.display());
     assert!(
         std::fs::read(file("onward.bin")).unwrap() == compile(),
         "the descriptor is not the file's; `cargo xtask gen` makes it"

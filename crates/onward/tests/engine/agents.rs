@@ -335,10 +335,10 @@ async fn patient(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
         async move {
             let look = |number: u32| ctx.task::<u32>("look", &number).timeout(secs(60)).retry(RetryPolicy::attempts(1));
             let looks = join_all_settled((0..3).map(look)).await;
-            let told = looks.into_iter().map(|look| look.map_or_else(|failure| failure.code, |number| number.to_string()));
-            let told: Vec<String> = told.collect();
-            ctx.append("tool", &told).await?;
-            Ok(Turn::Done(told))
+            let results = looks.into_iter().map(|look| look.map_or_else(|failure| failure.code, |number| number.to_string()));
+            let results: Vec<String> = results.collect();
+            ctx.append("tool", &results).await?;
+            Ok(Turn::Done(results))
         }
     })
     .await
@@ -400,8 +400,8 @@ everywhere! {
         run.signal(&MESSAGE, &"done".to_owned()).await.unwrap();
         assert_eq!(run.result().await.unwrap(), "done");
         assert_eq!(calls.load(Ordering::SeqCst), 5);
-        let said: Vec<String> = run.entries().await.unwrap().entries.iter().map(|entry| entry.content.read().unwrap()).collect();
-        assert_eq!(said, ["prompt 4", "answer 5"], "nothing of what was left is said");
+        let texts: Vec<String> = run.entries().await.unwrap().entries.iter().map(|entry| entry.content.read().unwrap()).collect();
+        assert_eq!(texts, ["prompt 4", "answer 5"], "nothing of what was left is said");
         drop(run);
         onward.shutdown().await;
     }

@@ -67,15 +67,15 @@ everywhere! {
             ctx.child::<u32>("square", &n).await.map(|square| square.to_string()).or_else(|failure| Ok(failure.code))
         }
         async fn sink(ctx: Ctx, (): ()) -> Result<Vec<u32>> {
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for _ in 0..3 {
-                heard.push(ctx.signal("n").recv().await?);
+                received.push(ctx.signal("n").recv().await?);
             }
-            Ok(heard)
+            Ok(received)
         }
         let builder = site.builder().await.workflow("parent", parent).workflow("square", square).workflow("sink", sink);
         let onward = builder.start().await.unwrap();
-        let heard: RunHandle<Vec<u32>> = onward.start("sink", &()).id("sink").await.unwrap();
+        let sink: RunHandle<Vec<u32>> = onward.start("sink", &()).id("sink").await.unwrap();
         let delete = async |id: &str| eventually("the run goes", async || onward.delete_run(id, "again").await.ok()).await;
         for (is_child_gone, expected) in [(false, "9"), (false, "run_exists"), (true, "9")] {
             if is_child_gone {
@@ -85,7 +85,7 @@ everywhere! {
             assert_eq!(run.result().await.unwrap(), expected);
             delete("p").await;
         }
-        assert_eq!(heard.result().await.unwrap(), [3, 3, 3]);
+        assert_eq!(sink.result().await.unwrap(), [3, 3, 3]);
     }
 
     /// Scenario 20.

@@ -55,7 +55,7 @@ everywhere! {
         for waiting in waiting {
             is_shut_down("what waited", waiting).await;
         }
-        for (what, asked) in [
+        for (what, future) in [
             ("result", call(run.result())),
             ("signal", call(run.signal("never", &1).into_future())),
             ("cancel", call(run.cancel(""))),
@@ -66,7 +66,7 @@ everywhere! {
             ("start", call(clone.start::<u64, _>("waits", &()).into_future())),
             ("list", call(clone.list_runs(RunQuery::default()))),
         ] {
-            is_shut_down(what, asked).await;
+            is_shut_down(what, future).await;
         }
         drop((run, found, clone, attached));
 

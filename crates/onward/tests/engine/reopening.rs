@@ -43,14 +43,14 @@ async fn delegate(ctx: Ctx, (): ()) -> Result<u32> {
 async fn loaded(ctx: Ctx, start: u32) -> Result<String> {
     let stepped: u32 = ctx.step("add", async || Ok::<_, Failure>(start + 1)).await?;
     ctx.state().set("sum", &stepped)?;
-    let (said, weighed, seen, squared) = onward::try_join!(
+    let (decision, weighed, seen, squared) = onward::try_join!(
         ctx.approval("ok", "All of it?").show(&"a picture"),
         ctx.task::<u32>("weigh", &stepped),
         ctx.signal("note").recv::<String>(),
         ctx.child::<u32>("square", &stepped),
     )?;
     let sum: u32 = ctx.state().get("sum")?.unwrap_or_default();
-    Ok(format!("{} {weighed} {seen} {squared} {sum}", said.approved))
+    Ok(format!("{} {weighed} {seen} {squared} {sum}", decision.approved))
 }
 
 async fn hurried(ctx: Ctx, n: u32) -> Result<u32> {

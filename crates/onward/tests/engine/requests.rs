@@ -57,11 +57,11 @@ everywhere! {
         let onward = site.builder().await.workflow("waits", waits).workflow("asks", asks).start().await.unwrap();
         let large = "x".repeat(PAYLOAD_BYTES_MAX);
         let error = refused(onward.start::<(), _>("waits", &large).await, "payload_too_large", "pass a reference");
-        let said = error.to_string();
+        let message = error.to_string();
         // Encryption makes the payload a little longer.
         let sealed = if site.is_sealed { 74 } else { 0 };
         let (bytes, max) = ((PAYLOAD_BYTES_MAX + 2 + sealed).to_string(), PAYLOAD_BYTES_MAX.to_string());
-        assert!(said.contains(&bytes) && said.contains(&max), "the error has both sizes: {said}");
+        assert!(message.contains(&bytes) && message.contains(&max), "the error has both sizes: {message}");
         assert_eq!(run_count(&onward).await, 0);
         let run = onward.start::<(), _>("waits", "r").id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;

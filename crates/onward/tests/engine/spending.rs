@@ -46,15 +46,15 @@ async fn asks(ctx: Ctx, (): ()) -> Result<u32> {
 }
 
 async fn gives_up(ctx: Ctx, (): ()) -> Result<()> {
-    let asked = ctx.task::<u32>("llm.hangs", &());
+    let call = ctx.task::<u32>("llm.hangs", &());
     ctx.signal("enough").recv::<()>().await?;
-    asked.cancel();
+    call.cancel();
     ctx.signal("end").recv::<()>().await
 }
 
 async fn waits_too_short(ctx: Ctx, (): ()) -> Result<()> {
-    let asked = ctx.task::<u32>("llm.hangs", &()).timeout(secs(5)).await;
-    assert_eq!(asked.unwrap_err().code, "timed_out");
+    let outcome = ctx.task::<u32>("llm.hangs", &()).timeout(secs(5)).await;
+    assert_eq!(outcome.unwrap_err().code, "timed_out");
     ctx.signal("end").recv::<()>().await
 }
 

@@ -53,14 +53,14 @@ fn millis(millis: u64) -> std::time::Duration {
     std::time::Duration::from_millis(millis)
 }
 
-fn say(ctx: &TaskCtx, text: &str) {
+fn emit_text(ctx: &TaskCtx, text: &str) {
     ctx.stream(&json!({"type": "text", "text": text}));
 }
 
 /// Emits its answer word by word.
 async fn model(ctx: TaskCtx, turn: u32) -> Result<String> {
     let words = [format!("answer {turn} "), "word ".to_owned(), "by ".to_owned(), "word".to_owned()];
-    words.iter().for_each(|word| say(&ctx, word));
+    words.iter().for_each(|word| emit_text(&ctx, word));
     Ok(words.concat())
 }
 
@@ -69,7 +69,7 @@ async fn model(ctx: TaskCtx, turn: u32) -> Result<String> {
 struct Screen {
     drafts: BTreeMap<String, String>,
     /// All texts at the end of their tasks.
-    said: Vec<String>,
+    finished: Vec<String>,
     roles: Vec<String>,
     seen: Vec<&'static str>,
 }
@@ -91,7 +91,7 @@ impl Screen {
             }
             StreamContent::AttemptFailed(_) => self.seen.push("attempt_failed"),
             StreamContent::TaskEnd(end) => {
-                self.said.extend(self.drafts.remove(&end.task.to_string()));
+                self.finished.extend(self.drafts.remove(&end.task.to_string()));
                 self.seen.push("task_end");
             }
             StreamContent::Entry(entry) => {
@@ -151,7 +151,7 @@ everywhere! {
         run.signal(&MESSAGE, &"and now?".to_owned()).await.unwrap();
         run.result().await.unwrap();
         screen.watch(&mut run.stream(Some(offset))).await;
-        assert_eq!(screen.said, ["answer 1 word by word", "answer 2 word by word"], "{:?}", screen.seen);
+        assert_eq!(screen.finished, ["answer 1 word by word", "answer 2 word by word"], "{:?}", screen.seen);
         assert_eq!(screen.roles, ["assistant", "user", "assistant"]);
         assert_eq!(screen.seen.iter().filter(|seen| **seen == "stream_reset").count(), 1, "{:?}", screen.seen);
         assert_eq!(screen.seen.last(), Some(&"end"));
@@ -164,7 +164,7 @@ everywhere! {
             async move {
                 gate.pass().await;
                 for n in 0..500 {
-                    say(&ctx, &format!("{n} "));
+                    emit_text(&ctx, &format!("{n} "));
                     if n % 50 == 0 {
                         tokio::time::sleep(millis(1)).await;
                     }
@@ -194,7 +194,7 @@ everywhere! {
         let whole: String = (0..500).map(|n| format!("{n} ")).collect();
         for reader in readers {
             let screen = reader.await.unwrap();
-            assert_eq!(screen.said, [whole.as_str()], "{:?}", screen.seen);
+            assert_eq!(screen.finished, [whole.as_str()], "{:?}", screen.seen);
         }
     }
 
@@ -203,11 +203,11 @@ everywhere! {
         let model = move |ctx: TaskCtx, _: u32| {
             let tries = tries.clone();
             async move {
-                say(&ctx, "half an ");
+                emit_text(&ctx, "half an ");
                 if tries.fetch_add(1, Ordering::SeqCst) == 0 {
                     return Err(Failure::retryable("the line is dead").with_code("line_dead"));
                 }
-                say(&ctx, "answer");
+                emit_text(&ctx, "answer");
                 Ok("half an answer".to_owned())
             }
         };
@@ -221,13 +221,13 @@ everywhere! {
                 () = tokio::time::sleep(millis(20)) => { site.pass(&onward, millis(10)).await; continue }
             };
             let Some(frame) = frame else { break };
-            if let StreamContent::AttemptFailed(said) = &frame.content {
-                failed = Some(said.clone());
+            if let StreamContent::AttemptFailed(attempt) = &frame.content {
+                failed = Some(attempt.clone());
             }
             screen.show(&frame);
         }
-        assert_eq!(screen.said, ["half an answer"], "{:?}", screen.seen);
-        let failed = failed.expect("the failure is told");
+        assert_eq!(screen.finished, ["half an answer"], "{:?}", screen.seen);
+        let failed = failed.expect("the failure is reported");
         assert_eq!((failed.attempt, failed.attempts_max, failed.next_delay_ms), (1, 3, Some(1)));
         assert_eq!((failed.failure.code.as_str(), failed.failure.message.as_str()), ("line_dead", "the line is dead"));
         let reset = screen.seen.iter().position(|seen| *seen == "attempt_reset").expect("it is taken back");
@@ -268,7 +268,7 @@ everywhere! {
     async fn ten_thousand_words_cost_few_messages(site) {
         let model = move |ctx: TaskCtx, _: u32| async move {
             for n in 0..10_000 {
-                say(&ctx, &format!("{n} "));
+                emit_text(&ctx, &format!("{n} "));
                 if n % 100 == 0 {
                     tokio::time::sleep(millis(2)).await;
                 }
@@ -279,8 +279,8 @@ everywhere! {
         let (mut screen, mut stream) = (Screen::default(), run.stream(None));
         screen.watch(&mut stream).await;
         let whole: String = (0..10_000).map(|n| format!("{n} ")).collect();
-        assert_eq!(screen.said.concat().len(), whole.len());
-        assert!(screen.said.concat() == whole, "in order, once");
+        assert_eq!(screen.finished.concat().len(), whole.len());
+        assert!(screen.finished.concat() == whole, "in order, once");
         let messages = screen.seen.iter().filter(|seen| **seen == "spoken").count();
         assert!(messages < 200, "10,000 words came in {messages} frames");
     }

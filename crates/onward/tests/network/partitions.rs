@@ -17,9 +17,9 @@ struct Process {
     stopped: AtomicBool,
 }
 
-struct TellStopped(Arc<Process>);
+struct SetStoppedOnDrop(Arc<Process>);
 
-impl Drop for TellStopped {
+impl Drop for SetStoppedOnDrop {
     fn drop(&mut self) {
         self.0.stopped.store(true, Ordering::SeqCst);
     }
@@ -36,9 +36,9 @@ async fn held_up(ctx: Ctx, (): ()) -> Result<String> {
     let process = ctx.dep::<Arc<Process>>();
     ctx.step("long", async || {
         process.began.fetch_add(1, Ordering::SeqCst);
-        let tell = TellStopped(Arc::clone(&process));
+        let guard = SetStoppedOnDrop(Arc::clone(&process));
         process.may_return.subscribe().wait_for(|may| *may).await.unwrap();
-        drop(tell);
+        drop(guard);
         Ok::<_, Failure>(process.name.to_owned())
     })
     .await
@@ -93,7 +93,7 @@ async fn stuck(ctx: TaskCtx, (): ()) -> Result<u32> {
     if process.began.fetch_add(1, Ordering::SeqCst) > 0 {
         return Ok(ctx.attempt());
     }
-    let _tell = TellStopped(Arc::clone(&process));
+    let _guard = SetStoppedOnDrop(Arc::clone(&process));
     std::future::pending().await
 }
 

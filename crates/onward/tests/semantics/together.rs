@@ -90,13 +90,13 @@ fn the_winner_of_a_select_survives_a_restart_and_the_losers_late_answer() {
 
 async fn within_a_second(ctx: Ctx, _: ()) -> Result<String> {
     let answer = ctx.timeout(ctx.task::<String>("ask", &()), secs(1)).await;
-    let said = match answer {
+    let outcome = match answer {
         Ok(answer) => answer,
         Err(failure) if failure.is_timed_out() => "too late".to_owned(),
         Err(failure) => return Err(failure),
     };
     ctx.signal("end").recv::<()>().await?;
-    Ok(said)
+    Ok(outcome)
 }
 
 /// Scenario 12.

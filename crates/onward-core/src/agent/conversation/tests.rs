@@ -49,7 +49,7 @@ fn text(text: &str) -> Payload {
     Payload::json(text).unwrap()
 }
 
-fn said(entries: &[Entry]) -> Vec<String> {
+fn texts_of(entries: &[Entry]) -> Vec<String> {
     entries.iter().map(|entry| entry.content.read().unwrap()).collect()
 }
 
@@ -73,7 +73,7 @@ fn a_conversation_is_read_backwards_page_by_page() {
             walk.read(entries);
         }
         let before = walk.before();
-        (said(&walk.into_entries()), before)
+        (texts_of(&walk.into_entries()), before)
     };
     let (last, before) = page(Some(generations[6][0].id), 3);
     assert_eq!((last, before), (vec!["4".to_owned(), "5".into(), "6".into()], Some(generations[3][0].id)));
@@ -125,7 +125,7 @@ fn a_context_is_the_last_summary_and_what_it_does_not_cover() {
     }
     assert_eq!(walk.wants(), None);
     let entries = walk.into_entries();
-    assert_eq!((entries[0].role.as_str(), said(&entries[1..])), (SUMMARY, vec!["3".to_owned(), "4".into(), "5".into()]));
+    assert_eq!((entries[0].role.as_str(), texts_of(&entries[1..])), (SUMMARY, vec!["3".to_owned(), "4".into(), "5".into()]));
 }
 
 #[test]

@@ -117,14 +117,14 @@ async fn a_limit_opens_to_one_first_and_then_to_twice_as_many_a_beat() {
 
 #[test]
 fn only_a_refusal_with_a_time_closes_anything() {
-    let said = |failure: Failure| closes_for(&TaskReport::Failed(failure)).map(Duration::from_millis);
+    let limited_for = |failure: Failure| closes_for(&TaskReport::Failed(failure)).map(Duration::from_millis);
     let limited = || Failure::new(RATE_LIMITED, "");
-    assert_eq!(said(limited().with_retry_after(9 * SECOND).with_limited(3 * SECOND)), Some(3 * SECOND));
-    assert_eq!(said(Failure::fatal("").with_limited(3 * SECOND)), Some(3 * SECOND), "a final failure has a wait too");
-    assert_eq!(said(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as reported by workers without keys");
-    assert_eq!(said(limited()), None);
-    assert_eq!(said(Failure::fatal("").with_code(RATE_LIMITED).with_retry_after(SECOND)), None);
-    assert_eq!(said(Failure::new("model_overloaded", "").with_retry_after(SECOND)), None);
-    assert_eq!(said(Failure::fatal("").with_code("model_key_refused")), None);
+    assert_eq!(limited_for(limited().with_retry_after(9 * SECOND).with_limited(3 * SECOND)), Some(3 * SECOND));
+    assert_eq!(limited_for(Failure::fatal("").with_limited(3 * SECOND)), Some(3 * SECOND), "a final failure has a wait too");
+    assert_eq!(limited_for(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as reported by workers without keys");
+    assert_eq!(limited_for(limited()), None);
+    assert_eq!(limited_for(Failure::fatal("").with_code(RATE_LIMITED).with_retry_after(SECOND)), None);
+    assert_eq!(limited_for(Failure::new("model_overloaded", "").with_retry_after(SECOND)), None);
+    assert_eq!(limited_for(Failure::fatal("").with_code("model_key_refused")), None);
     assert_eq!(closes_for(&TaskReport::Interrupted), None);
 }

@@ -45,9 +45,9 @@ async fn bytes_that_are_not_those_of_their_hash_are_told_as_damaged() {
         assert_eq!((error.code(), error.is_retryable()), ("attachment_damaged", true));
         let mut late = request(&[&hash]);
         put_in_place(&mut late, Some(&attachments), true).await.unwrap();
-        let told =
+        let note =
             format!("[an attachment {hash} of type image/png, which is damaged: its bytes are not those that were attached]");
-        assert_eq!(late.messages[0].blocks, [Block::text(told)]);
+        assert_eq!(late.messages[0].blocks, [Block::text(note)]);
     }
 }
 
