@@ -49,7 +49,7 @@ impl Drop for Program {
 }
 
 #[test]
-fn answers_come_first_then_rules_then_what_it_says_by_itself() {
+fn answers_come_first_then_rules_then_the_persona() {
     let program = Program::start();
     assert_eq!(program.send("POST", "/script/answers", &json!({"parts": [{"text": "first"}]})).0, 204);
     let rule = json!({"when": {"user_says": "hello", "turn": 0}, "answer": {"parts": [{"text": "once"}]}, "times": 1});

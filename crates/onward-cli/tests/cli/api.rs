@@ -4,7 +4,7 @@ use crate::dev::{dev, serve};
 use crate::kit::{onward, ran, run, run_over};
 
 #[test]
-fn any_route_is_asked_and_its_body_passed_on() {
+fn any_route_can_be_requested_and_its_body_is_printed() {
     let served = serve(onward().args(["dev", "--port", "0", "--ephemeral"]));
     let over = |args: &[&str]| run_over(&served.url, [&["api"][..], args].concat());
     assert_eq!(over(&["POST", "/v1/runs", "--body", r#"{"kind": "hello", "id": "a"}"#]).json()["id"], "a");
@@ -17,7 +17,7 @@ fn any_route_is_asked_and_its_body_passed_on() {
 }
 
 #[test]
-fn a_problem_is_told_as_every_other_error() {
+fn a_problem_is_printed_like_every_other_error() {
     let served = serve(onward().args(["dev", "--port", "0", "--ephemeral"]));
     run_over(&served.url, ["api", "GET", "/v1/runs/nope"]).assert_output(
         4,

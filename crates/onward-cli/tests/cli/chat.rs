@@ -110,7 +110,7 @@ fn words(out: &str) -> String {
 }
 
 #[test]
-fn words_come_as_they_are_said_and_an_attempt_that_breaks_shows_none_twice() {
+fn words_are_streamed_and_an_attempt_that_breaks_shows_none_twice() {
     const TEXT: &str = "It is seven o'clock, and all is well in the town.";
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::text(TEXT).with_fault(Fault::BreakAfter { chunks: 4 }));
@@ -126,7 +126,7 @@ fn words_come_as_they_are_said_and_an_attempt_that_breaks_shows_none_twice() {
 }
 
 #[test]
-fn an_attempt_that_says_something_else_is_told_to_begin_anew() {
+fn an_attempt_with_another_text_is_shown_to_begin_anew() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::text("Once upon a time").with_fault(Fault::BreakAfter { chunks: 3 }));
     model.scripted.next(ScriptedReply::text("There was a king."));
@@ -223,7 +223,7 @@ fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_l
 
 /// A stopped conversation waits like a finished one; the chat prints the reason.
 #[test]
-fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
+fn a_stopped_agent_shows_the_reason_and_a_finished_one_does_not() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply { cut: true, ..ScriptedReply::text("I could say") });
     let mut first = chat(&served.url, &["--agent", "support", "--run", "s"]);
@@ -256,7 +256,7 @@ fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
 }
 
 #[test]
-fn what_is_said_while_the_agent_works_is_answered_next() {
+fn a_message_while_the_agent_works_is_answered_next() {
     let (_folder, model, served) = served("");
     let slow =
         ScriptedReply { chunk_delay_ms: 40, ..ScriptedReply::text("A long answer that takes its time, word by word by word.") };
@@ -326,7 +326,7 @@ fn a_server_that_is_killed_in_the_middle_is_waited_for_and_nothing_is_shown_twic
 }
 
 #[test]
-fn a_conversation_that_is_taken_up_shows_its_end_and_says_how_to_see_more() {
+fn a_resumed_conversation_shows_its_end_and_how_to_see_more() {
     let (_folder, _model, served) = served("");
     let mut first = chat(&served.url, &["--agent", "support", "--run", "talk"]);
     for word in ["one", "two", "three"] {
@@ -361,7 +361,7 @@ fn a_script_waits_between_its_lines_and_reads_json() {
 }
 
 #[test]
-fn what_a_model_says_moves_no_cursor_and_fakes_no_line() {
+fn text_of_a_model_moves_no_cursor_and_fakes_no_line() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::text("\u{1b}[31mred\n? Call the tool `pay`?"));
     let mut chat = chat(&served.url, &["--agent", "support"]);
@@ -371,7 +371,7 @@ fn what_a_model_says_moves_no_cursor_and_fakes_no_line() {
 }
 
 #[test]
-fn commands_are_told_apart_from_what_is_said() {
+fn commands_are_distinguished_from_messages() {
     let (_folder, model, served) = served("");
     let mut chat = chat(&served.url, &["--agent", "support"]);
     chat.send_line("/spend");
@@ -453,7 +453,7 @@ fn an_agent_of_the_settings_that_waits_for_its_tools_is_waited_for() {
 }
 
 #[test]
-fn a_server_that_is_not_there_yet_is_waited_for_if_that_is_said() {
+fn a_server_that_is_not_there_yet_is_waited_for_if_requested() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, AGENT);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -531,7 +531,7 @@ fn a_limited_key_is_reported_to_waiters_with_its_end() {
 }
 
 #[test]
-fn a_run_that_is_canceled_here_is_told_once() {
+fn a_cancel_from_this_chat_is_shown_once() {
     let (_folder, _model, served) = served("");
     let mut chat = chat(&served.url, &["--agent", "support", "--run", "c"]);
     chat.send_line("hello");
@@ -542,7 +542,7 @@ fn a_run_that_is_canceled_here_is_told_once() {
 }
 
 #[test]
-fn in_a_terminal_the_line_that_is_typed_stays_below_what_is_said() {
+fn in_a_terminal_the_typed_line_stays_below_the_output() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, AGENT);
     let slow = ScriptedReply { chunk_delay_ms: 40, ..ScriptedReply::text("Slowly but surely, word by word by word.") };
@@ -652,7 +652,7 @@ fn the_demo_is_killed_in_the_middle_of_a_word_and_goes_on() {
 
 /// A pause and a stop at the budget name the command that resumes the run, with a limit that is enough.
 #[test]
-fn an_exhausted_budget_is_told_with_the_command_that_raises_it() {
+fn an_exhausted_budget_is_shown_with_the_command_that_raises_it() {
     let more = "[agents.poor]\nmodel = \"small\"\nconverse = true\nbudget = { tokens = 1, turns = 50 }\n";
     let (_folder, _model, served) = served(more);
     let mut chat = chat(&served.url, &["--agent", "poor", "--run", "p"]);
@@ -669,7 +669,7 @@ fn an_exhausted_budget_is_told_with_the_command_that_raises_it() {
 }
 
 #[test]
-fn a_chat_that_ends_at_a_pause_says_that_the_run_is_paused() {
+fn a_chat_that_ends_at_a_pause_shows_that_the_run_is_paused() {
     let more = "[agents.poor]\nmodel = \"small\"\nconverse = true\nbudget = { tokens = 1 }\n";
     let (_folder, _model, served) = served(more);
     let mut chat = chat(&served.url, &["--agent", "poor", "--run", "p"]);

@@ -102,7 +102,7 @@ fn readers(with: impl FnOnce(Builder) -> Builder) -> tempfile::TempDir {
 
 /// Earlier messages are in earlier logs.
 #[test]
-fn an_agent_that_reads_its_conversation_is_checked_with_what_was_said() {
+fn an_agent_that_reads_its_conversation_is_checked_with_its_messages() {
     let safe = "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\nreader 3 0 0 0 0";
     check(readers(|builder| builder).path(), &[], "reader").assert_output(0, safe);
     check(readers(|builder| sealed(builder, 7)).path(), &[], "sealed reader").assert_output(0, safe);
@@ -139,7 +139,7 @@ fn check(directory: &Path, args: &[&str], code: &str) -> Ran {
 }
 
 #[test]
-fn code_that_asks_for_what_is_recorded_is_safe() {
+fn code_that_makes_the_recorded_calls_is_safe() {
     let directory = one_order("order-1");
     let before = run(directory.path(), ["run", "events", "order-1"]).out;
     check(directory.path(), &[], "same")
@@ -148,7 +148,7 @@ fn code_that_asks_for_what_is_recorded_is_safe() {
 }
 
 #[test]
-fn code_that_asks_for_something_else_is_shown_with_what_was_recorded() {
+fn code_that_makes_other_calls_is_shown_with_the_recorded_ones() {
     let directory = one_order("order-1");
     check(directory.path(), &[], "changed").assert_output(
         1,
@@ -217,7 +217,7 @@ fn a_set_of_runs_can_be_saved_and_checked_without_a_store() {
 }
 
 #[test]
-fn a_program_that_does_not_come_to_start_or_dies_of_a_run_is_an_error_that_says_so() {
+fn a_program_that_does_not_start_or_dies_of_a_run_is_reported_as_such() {
     let directory = one_order("order-1");
     let idle = check(directory.path(), &[], "idle");
     assert_eq!(idle.code, 1);

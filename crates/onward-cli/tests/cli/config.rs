@@ -129,7 +129,7 @@ fn a_server_in_the_environment_comes_before_a_directory_there() {
 }
 
 #[test]
-fn a_misspelt_variable_is_told_and_those_of_others_are_left_alone() {
+fn a_misspelt_variable_is_reported_and_those_of_others_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let output = ran(show(folder.path()).env("ONWARD_LIMITS__CONNECTION_MAX", "5"));
     let text = output.out + &output.err;
@@ -145,7 +145,7 @@ fn a_misspelt_variable_is_told_and_those_of_others_are_left_alone() {
 
 /// `config show` fails with the same error as the command that uses the value.
 #[test]
-fn what_cannot_be_used_is_told_where_it_is_shown() {
+fn an_unusable_setting_is_reported_where_it_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     for (name, value, uses) in [
         ("ONWARD_LIMITS__CONNECTIONS_MAX", "-1", &["dev", "--ephemeral", "--port", "0"][..]),
@@ -181,7 +181,7 @@ fn the_password_of_a_database_is_never_shown() {
 
 /// A missing secret in a deployment.
 #[test]
-fn an_empty_store_is_told_and_no_directory_is_made_in_its_place() {
+fn an_empty_store_is_reported_and_no_directory_is_made_in_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let output = ran(onward().arg("server").current_dir(folder.path()).env("ONWARD_SERVER__STORE", ""));
     assert!(output.code == 2 && output.err.contains("ONWARD_SERVER__STORE is set but empty"), "{}", output.err);

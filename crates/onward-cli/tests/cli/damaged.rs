@@ -57,7 +57,7 @@ fn with_changed_log(change: impl FnOnce(&mut [u8])) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_changed_byte_in_the_write_ahead_log_is_told_by_everybody_and_repaired() {
+fn a_changed_byte_in_the_write_ahead_log_is_reported_and_repaired() {
     let directory = with_changed_log(|bytes| bytes[0] ^= 1);
     let doctor = run(directory.path(), ["doctor", "--json"]);
     assert_eq!((doctor.code, check(&doctor, "log").0.as_str()), (1, "fail"), "{}", doctor.out);
@@ -228,7 +228,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn files_are_their_owners_alone_and_open_directories_are_told_of() {
+fn files_are_readable_by_their_owner_only_and_open_directories_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     std::fs::create_dir(&data).unwrap();

@@ -76,7 +76,7 @@ impl Served {
 }
 
 #[test]
-fn dev_is_ready_when_it_says_so_and_stops_when_it_is_told() {
+fn dev_is_ready_when_it_prints_its_url_and_stops_on_a_signal() {
     for signal in ["-TERM", "-INT"] {
         let directory = tempfile::tempdir().unwrap();
         let mut served = dev(directory.path());
@@ -119,7 +119,7 @@ fn a_second_dev_on_the_same_directory_is_refused() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told() {
+fn a_port_that_is_taken_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let output = ran(onward().args(["dev", "--ephemeral", "--port", &port]));
@@ -144,7 +144,7 @@ fn dev_greets_with_four_lines_and_ends_with_its_child() {
 }
 
 #[test]
-fn the_child_of_a_dev_that_is_told_to_stop_stops_too() {
+fn the_child_of_a_stopped_dev_stops_too() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pid");
     let script = format!("echo $$ > {}; exec sleep 100", file.display());
@@ -202,7 +202,7 @@ fn a_server_logs_json_without_a_terminal() {
 }
 
 #[test]
-fn runs_of_outside_engines_are_listed_and_told_like_others() {
+fn runs_of_outside_engines_are_listed_and_shown_like_others() {
     let directory = tempfile::tempdir().unwrap();
     let served = dev(directory.path());
     let append = r#"{"expected_next_index": 0, "events": [{"type": "STEP_FINISHED"}, {"type": "SIGNAL_AWAITED"}],

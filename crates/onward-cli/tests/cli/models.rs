@@ -93,7 +93,7 @@ fn a_worker_without_keys_calls_the_models_of_the_server() {
 }
 
 #[test]
-fn a_model_of_the_server_says_that_a_call_is_sealed_and_what_to_do() {
+fn a_model_of_the_server_reports_that_a_call_is_sealed_and_what_to_do() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let served = dev_with(folder.path(), &settings(folder.path(), &model, ""));
     async fn ask(ctx: AgentCtx, question: String) -> Result<String> {
@@ -114,7 +114,7 @@ fn a_model_of_the_server_says_that_a_call_is_sealed_and_what_to_do() {
 }
 
 #[test]
-fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
+fn a_failed_call_is_logged_by_the_server_without_its_content() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     model.scripted.next(ScriptedReply::fault(Fault::RequestRefused));
     model.scripted.next(ScriptedReply::fault(Fault::ServerError));
@@ -285,7 +285,7 @@ fn tools_of_a_server_that_was_started_anew_are_called_all_the_same() {
 
 /// The log has the effect class of each tool call.
 #[test]
-fn the_settings_say_what_doing_a_tool_twice_would_do() {
+fn the_settings_declare_what_doing_a_tool_twice_would_do() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     std::fs::write(folder.path().join("tools.js"), TOOLS).unwrap();
     let mut more = String::new();
@@ -314,7 +314,7 @@ fn the_settings_say_what_doing_a_tool_twice_would_do() {
 }
 
 #[test]
-fn the_key_is_told_nowhere() {
+fn the_key_is_shown_nowhere() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, "");
     let shown = ran(onward().args(["config", "show", "--origin", "--config"]).arg(&file).env("LOCAL_KEY", "sk-secret"));

@@ -158,7 +158,7 @@ fn a_page_of_several_is_imported_with_a_warning_and_an_export_has_all_of_them() 
 }
 
 #[test]
-fn a_list_has_as_many_runs_as_were_asked_for_wherever_they_are() {
+fn a_list_has_as_many_runs_as_requested_wherever_they_are() {
     let to = tempfile::tempdir().unwrap();
     assert_eq!(run_with_stdin(to.path(), &["import", "-"], &many(1_100)).code, 0);
     let served = dev(to.path());

@@ -24,7 +24,7 @@ fn normalize_output(ran: &Ran) -> String {
 
 /// Runs each command on two stores that start with equal content.
 #[test]
-fn every_verb_says_the_same_over_a_server_as_over_a_directory() {
+fn every_verb_prints_the_same_over_a_server_as_over_a_directory() {
     let (near, far) = (one_order("order-1"), one_order("order-1"));
     let served = dev(far.path());
     for verb in [
@@ -112,7 +112,7 @@ fn ephemeral() -> Served {
 }
 
 #[test]
-fn a_run_is_started_asked_changed_and_awaited_over_a_server() {
+fn a_run_is_started_queried_updated_and_awaited_over_a_server() {
     let served = ephemeral();
     let over = |args: &[&str]| run_over(&served.url, args);
     with_remote_worker(&served.url, || {

@@ -148,7 +148,7 @@ fn try_request(served: &Served, method: &str, path: &str, body: &str, limit: Dur
 
 /// F31: a shutdown under load exits cleanly, and every acknowledged run is stored.
 #[test]
-fn a_server_that_is_told_to_stop_under_load_keeps_what_it_acknowledged() {
+fn a_server_that_is_stopped_under_load_keeps_what_it_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let mut served = dev(directory.path());
     let (acknowledged, next, stop) = (Mutex::new(Vec::new()), AtomicU32::new(0), Arc::new(AtomicBool::new(false)));

@@ -25,7 +25,7 @@ const OUTPUT: &str = "
 ";
 
 #[test]
-fn a_story_is_the_same_from_a_directory_a_server_and_a_file() {
+fn a_replay_is_the_same_from_a_directory_a_server_and_a_file() {
     let directory = one_order("order-1");
     let data = directory.path();
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "7"]).code, 0);
@@ -55,7 +55,7 @@ fn as_json_each_event_comes_with_the_run_behind_it() {
 }
 
 #[test]
-fn what_is_no_log_is_told() {
+fn an_unreadable_log_is_reported() {
     let directory = one_order("order-1");
     let data = directory.path();
     assert_eq!(run(data, ["replay", "nope"]).code, 4);

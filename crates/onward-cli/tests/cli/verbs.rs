@@ -40,7 +40,7 @@ state
 }
 
 #[test]
-fn a_log_is_told_in_words() {
+fn a_log_is_printed_in_words() {
     let directory = one_order("order-1");
     run(directory.path(), ["run", "events", "order-1"]).assert_output(
         0,
@@ -171,7 +171,7 @@ fn payloads_come_from_files_and_stdin_too() {
 }
 
 #[test]
-fn a_rejected_order_fails_and_waiting_for_it_says_so() {
+fn a_rejected_order_fails_and_waiting_for_it_reports_that() {
     let directory = one_order("order-1");
     let data = directory.path();
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "7"]).code, 0);
@@ -203,7 +203,7 @@ fn a_run_is_paused_resumed_canceled_and_terminated() {
 }
 
 #[test]
-fn a_divergence_is_shown_as_recorded_against_asked() {
+fn a_divergence_is_shown_as_recorded_against_attempted() {
     let directory = one_order("order-1");
     let data = directory.path();
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "7"]).code, 0);
@@ -286,7 +286,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn the_version_is_said() {
+fn the_version_is_printed() {
     ran(onward().arg("--version")).assert_output(0, &format!("onward {}", env!("CARGO_PKG_VERSION")));
 }
 

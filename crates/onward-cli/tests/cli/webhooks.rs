@@ -63,7 +63,7 @@ fn a_hook_is_shown_once_listed_rotated_and_deleted() {
 
 /// N4: a server with webhooks writes no secret anywhere, and does not start with a broken file.
 #[test]
-fn a_server_follows_its_hooks_and_tells_no_secret() {
+fn a_server_follows_its_webhooks_and_logs_no_secret() {
     let directory = tempfile::tempdir().unwrap();
     let mut served = dev(directory.path());
     let made = run(directory.path(), ["webhook", "create", "orders", "--start", "order", "--json"]).json();

@@ -142,7 +142,7 @@ async fn the_same_conversation_has_the_same_answer() {
 }
 
 #[tokio::test]
-async fn nothing_is_asked_for_again_as_often_as_the_policy_says() {
+async fn an_empty_answer_is_retried_as_often_as_the_policy_allows() {
     for api_format in DIALECTS {
         let (model, provider) = scripted(api_format).await;
         model.rule(Rule::always(ScriptedReply::fault(Fault::Empty)));

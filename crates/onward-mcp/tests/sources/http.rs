@@ -89,7 +89,7 @@ async fn arguments_arrive_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn every_failure_is_told_at_once_and_others_go_on() {
+async fn every_failure_is_reported_at_once_and_others_go_on() {
     let started = Instant::now();
     let source = open(&start().await).await;
     let cases = [

@@ -121,7 +121,7 @@ async fn a_server_that_dies_is_noticed_at_once() {
 }
 
 #[tokio::test]
-async fn silence_ends_a_call_and_the_server_is_told() {
+async fn silence_ends_a_call_and_the_server_gets_a_cancellation() {
     let settings = McpServerSettings { call_timeout: Duration::from_millis(300), ..pipes() };
     let (source, mut messages) = open(&settings).await;
     let error = source.call("silent", "{}", None).await.unwrap_err();

@@ -203,7 +203,7 @@ async fn a_query_that_no_server_can_answer_fails_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_run_emits_is_heard_in_another_process() {
+async fn emitted_values_are_received_in_another_process() {
     let kit = shared();
     let other = kit.other_runtime();
     let backgrounds = [kit.runtime.spawn(), other.spawn()];

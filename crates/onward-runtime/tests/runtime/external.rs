@@ -21,7 +21,7 @@ async fn append(kit: &Harness, append: AppendExternal) -> Result<AppendedExterna
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_it() {
+async fn a_worker_that_knows_the_kind_gets_neither_the_run_nor_its_queries() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     append(&kit, state("order", Status::Running)).await.unwrap();
@@ -36,7 +36,7 @@ async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeat_is_told_what_was_told_first() {
+async fn a_repeat_gets_the_first_result() {
     let kit = Harness::new();
     let once = |append: AppendExternal| AppendExternal { append_id: Some("a".to_owned()), ..append };
     let first = append(&kit, once(events(0, 2))).await.unwrap();

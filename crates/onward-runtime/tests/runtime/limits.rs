@@ -133,7 +133,7 @@ async fn a_key_that_is_refused_for_good_closes_nothing() {
 
 /// CL2: workers of earlier versions and of other languages declare no key.
 #[tokio::test(start_paused = true)]
-async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
+async fn workers_without_a_limit_key_are_held_back_by_the_kind() {
     for (limit, refused_for) in
         [(None, Failure { limited_ms: None, ..limited() }.with_retry_after(seconds(5))), (Some("key"), limited())]
     {
@@ -159,7 +159,7 @@ async fn list_blockers(kit: &Harness, runtime: &Runtime) -> Vec<(String, &'stati
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_limit_is_told_with_the_time_when_it_opens() {
+async fn a_task_that_waits_for_a_limit_is_listed_with_the_time_when_it_opens() {
     let (kit, _, mut held, first, task) = begun(&[("llm.a", Some("key")), ("llm.b", Some("key"))]).await;
     assert_eq!(list_blockers(&kit, &kit.runtime).await, [], "it is worked on");
     refuse(&first, &task, limited()).await;

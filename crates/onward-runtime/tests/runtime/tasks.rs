@@ -143,7 +143,7 @@ async fn a_completed_task_is_an_input_of_its_run_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queued_task_wakes_a_waiting_worker_and_an_idle_one_asks_once_per_fallback() {
+async fn a_queued_task_wakes_a_waiting_worker_and_an_idle_one_polls_once_per_fallback() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
@@ -289,7 +289,7 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_is_told_when_its_task_is_given_up() {
+async fn a_worker_is_notified_when_its_task_is_given_up() {
     for how in ["canceled", "completed", "terminated"] {
         let (kit, worker, mut held) = scheduled(TaskOptions::default()).await;
         let task = next_task(&worker).await;
@@ -309,7 +309,7 @@ async fn a_worker_is_told_when_its_task_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_heard_nothing_learns_it_with_its_next_heartbeat() {
+async fn a_worker_without_a_notification_learns_it_with_its_next_heartbeat() {
     let (kit, worker, mut held) = scheduled(TaskOptions::default()).await;
     let task = next_task(&worker).await;
     kit.store.go_deaf();
@@ -367,7 +367,7 @@ async fn a_task_that_an_absent_worker_could_not_give_back_is_not_kept_alive() {
 
 /// R9: the run waits for its one task and has no code to query or to run.
 #[tokio::test(start_paused = true)]
-async fn a_standalone_task_is_neither_asked_nor_driven() {
+async fn a_standalone_task_is_neither_queried_nor_driven() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let start = StartTaskRequest {

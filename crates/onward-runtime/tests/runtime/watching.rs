@@ -36,7 +36,7 @@ async fn an_append_while_the_watch_is_made_is_a_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_hears_nothing_looks_for_itself() {
+async fn a_watch_without_notifications_polls() {
     let kit = Harness::new();
     kit.start("r").await;
     let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
@@ -56,7 +56,7 @@ async fn waiting_for_very_long_costs_few_looks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_watch_of_a_deleted_run_says_so() {
+async fn the_watch_of_a_deleted_run_reports_it() {
     let kit = Harness::new();
     kit.closed("r").await;
     let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
@@ -116,7 +116,7 @@ async fn the_end_of_a_run_is_the_end_of_its_last_generation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heard_end_is_not_read_again() {
+async fn a_received_end_is_not_read_again() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;

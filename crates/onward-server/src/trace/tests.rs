@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_line_stays_one_line_whatever_it_tells() {
+fn a_line_stays_one_line_whatever_its_content() {
     let evil = "a\u{1b}[31m\nb\u{202e}";
     let line = pretty(Level::Info, "request", &[("run", &evil)]);
     assert!(line.ends_with(" info  request run=a\\u{1b}[31m\\nb\\u{202e}\n"), "{line:?}");

@@ -132,7 +132,7 @@ fn commit(key: RunKey, epoch: Epoch) -> Commit {
 }
 
 #[tokio::test]
-async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_such_run() {
+async fn every_frame_about_a_run_of_another_namespace_finds_no_such_run() {
     let fixture = SessionFixture::new();
     let owning = fixture.greet("theirs", Vec::new());
     owning.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
@@ -162,7 +162,7 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
 }
 
 #[tokio::test]
-async fn a_worker_that_says_it_holds_a_run_of_another_namespace_is_told_that_it_does_not() {
+async fn a_worker_that_claims_to_hold_a_run_of_another_namespace_loses_it() {
     let fixture = SessionFixture::new();
     let owning = fixture.greet("theirs", Vec::new());
     owning.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));

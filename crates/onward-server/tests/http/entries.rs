@@ -203,7 +203,7 @@ async fn what_is_no_entry_and_no_message_is_refused_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn grpc_appends_and_says_the_same() {
+async fn grpc_appends_and_returns_the_same() {
     let site = Site::open().await;
     site.start("chat", "c", json!("be brief")).await;
     let client = onward::connect_client(&format!("http://{}", site.address), &Default::default(), None).unwrap();

@@ -543,7 +543,7 @@ async fn a_start_with_a_signal_wants_both_scopes() {
 
 /// S8: the name of the key is recorded as the decider.
 #[tokio::test]
-async fn the_key_says_who_decides() {
+async fn the_decider_is_the_name_of_the_key() {
     let (locked, root) = Locked::open().await;
     let eve = locked.make("eve", "default", &[Scope::Approve]);
     let ada = locked.make("ada", "default", &[Scope::Approve]);

@@ -14,7 +14,7 @@ use crate::client::raw;
 use crate::site::{DEADLINE, Site, limits};
 
 #[tokio::test]
-async fn a_server_says_that_it_lives_and_is_ready() {
+async fn a_server_reports_that_it_lives_and_is_ready() {
     let site = Site::open().await;
     assert_eq!(site.get("/healthz").await.body, "ok\n");
     assert_eq!(site.get("/readyz").await.body, "ready\n");
@@ -183,7 +183,7 @@ fn fields(document: &Value, schema: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_said_has_the_fields_that_are_documented() {
+async fn responses_have_the_documented_fields() {
     let site = Site::open().await;
     let document = site.get("/openapi.json").await.expect(200);
     let check = |schema: &str, value: &Value| {
@@ -247,7 +247,7 @@ impl Authenticate for ByHeader {
 
 /// S7: every route checks its scope first.
 #[tokio::test]
-async fn every_route_asks_for_its_scope() {
+async fn every_route_requires_its_scope() {
     let options = Options { auth: Arc::new(ByHeader), limits: limits(), ..Options::default() };
     let site = Site::with(options).await;
     for route in ROUTES {

@@ -94,7 +94,7 @@ async fn find(channel: Channel, service: &str, method: &str) -> MethodDescriptor
 }
 
 #[tokio::test]
-async fn what_reflection_tells_is_enough_to_list_runs() {
+async fn reflection_is_enough_to_list_runs() {
     let site = Site::open().await;
     site.start("order", "a", json!("x")).await;
     let channel = channel(&site).await;
@@ -147,7 +147,7 @@ async fn check(channel: Channel, service: &str) -> Result<ServingStatus, Code> {
 }
 
 #[tokio::test]
-async fn health_is_told_of_the_server_and_of_its_services() {
+async fn health_is_reported_for_the_server_and_for_its_services() {
     let site = Site::open().await;
     let channel = channel(&site).await;
     for service in ["", "onward.v1.Runs", "onward.v1.Workers"] {

@@ -61,7 +61,7 @@ async fn a_stream_is_read_page_by_page_and_ends_with_its_run() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_for_a_stream_is_told_before_it_begins() {
+async fn an_invalid_request_for_a_stream_is_refused_before_it_begins() {
     let site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
     let accept = "Accept: text/event-stream\r\n";
@@ -72,7 +72,7 @@ async fn what_is_wrong_with_a_request_for_a_stream_is_told_before_it_begins() {
 }
 
 #[tokio::test]
-async fn what_a_task_says_goes_out_in_its_own_words_and_ours_win() {
+async fn frames_of_a_task_keep_their_fields_and_ours_win() {
     let site = Site::open().await;
     let _worker = worker(&site).await;
     site.post_json("/v1/runs", json!({"kind": "pages", "id": "a", "input": 3})).await.expect(201);
@@ -89,7 +89,7 @@ async fn what_a_task_says_goes_out_in_its_own_words_and_ours_win() {
 }
 
 #[tokio::test]
-async fn a_reader_that_falls_asleep_is_let_go_and_told_what_it_missed() {
+async fn a_slow_reader_is_disconnected_with_the_offset_to_resume_from() {
     let slow = Limits { slow_reader_timeout: Duration::from_millis(300), ..limits() };
     let site = Site::with_limits(slow).await;
     let _worker = worker(&site).await;
@@ -110,7 +110,7 @@ async fn a_reader_that_falls_asleep_is_let_go_and_told_what_it_missed() {
 }
 
 #[tokio::test]
-async fn readers_of_a_stream_are_told_when_the_server_stops() {
+async fn readers_of_a_stream_are_notified_when_the_server_stops() {
     let mut site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
     let mut stream = Stream::open(site.address, "/v1/runs/a/stream", "").await;

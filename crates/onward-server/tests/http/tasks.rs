@@ -118,7 +118,7 @@ async fn attempts_are_retried_counted_and_given_up_by_the_engine() {
 }
 
 #[tokio::test]
-async fn what_was_spent_is_told_by_model_day_run_and_tree() {
+async fn spend_is_reported_by_model_day_run_and_tree() {
     let site = Site::open().await;
     assert_eq!(site.get("/v1/spend").await.expect(200), json!({"by": "model", "rows": [], "more": false}));
     let (onward, _) = worker(&site).await;

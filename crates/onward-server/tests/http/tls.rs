@@ -164,7 +164,7 @@ async fn a_certificate_that_does_not_fit_is_refused_by_the_client() {
 }
 
 #[tokio::test]
-async fn a_root_that_is_no_certificate_is_told_at_once() {
+async fn a_root_that_is_no_certificate_is_refused_at_once() {
     let Err(error) = Onward::connect("https://localhost:1").root_certificate("nonsense").start().await else { panic!() };
     assert_eq!(error.code(), "server_url_invalid", "{error}");
 }

@@ -184,7 +184,7 @@ async fn what_is_not_believed_is_refused_alike() {
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_routed_is_told_to_its_sender_and_does_nothing() {
+async fn a_body_that_cannot_be_routed_is_refused_and_does_nothing() {
     let hooked = Hooked::open().await;
     let starts = hooked.create("s", Format::Standard, start(Some("/order/id")));
     let signals = hooked.create("p", Format::Standard, signal(Named::Name(name("payment"))));

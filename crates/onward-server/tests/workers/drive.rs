@@ -124,7 +124,7 @@ async fn a_run_that_a_host_drives_is_busy_until_the_host_lets_go_or_dies() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_driven_is_told_and_nothing_is_written() {
+async fn a_run_that_cannot_be_driven_is_reported_and_nothing_is_written() {
     let site = Site::new().await;
     site.start("r", "pay").await;
     let code = async |run: &str, body: Value| post(&site, &format!("/v1/drive/{run}"), body).await.1["code"].clone();
@@ -148,7 +148,7 @@ async fn what_cannot_be_driven_is_told_and_nothing_is_written() {
 
 /// One of two workers resumes the agent; the other gets a result, not an error.
 #[tokio::test]
-async fn of_two_who_resume_an_agent_one_succeeds_and_the_other_is_told_without_an_error() {
+async fn of_two_resumes_of_an_agent_one_succeeds_and_the_other_is_no_error() {
     let site = Site::new().await;
     site.start("r", "chat").await;
     let path = "/v1/agents/r/resume";

@@ -226,7 +226,7 @@ fn a_damaged_row_of_a_run_is_read_from_its_log_instead() {
 
 /// LG4: it cannot be rebuilt, and another run with that id does not remove it.
 #[test]
-fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
+fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     for seed in [1, 2] {

@@ -55,7 +55,7 @@ fn takes_signals(id: &str, results: &[String]) -> bool {
 }
 
 #[test]
-fn a_read_that_fails_or_ends_early_is_told_and_never_other_data() {
+fn a_read_that_fails_or_ends_early_is_an_error_and_never_other_data() {
     let library = shim::library();
     let original = prepare_directory();
     let truth = truth(original.path());

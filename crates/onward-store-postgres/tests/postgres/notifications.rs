@@ -65,7 +65,7 @@ fn until_received(recorder: &Recorder, mut act: impl FnMut(usize), what: impl Fn
 }
 
 #[test]
-fn a_server_is_told_what_runs_grew_and_where_work_waits_elsewhere() {
+fn a_server_is_notified_of_runs_that_grew_and_of_work_elsewhere() {
     let database = database();
     let (here, there) = (connect(&database, Options::default()), connect(&database, Options::default()));
     let (recorder, _other) = (Recorder::at(&*here), Recorder::at(&*there));
@@ -80,7 +80,7 @@ fn a_server_is_told_what_runs_grew_and_where_work_waits_elsewhere() {
 }
 
 #[test]
-fn a_letter_reaches_every_server_once() {
+fn a_broadcast_reaches_every_server_once() {
     for listen in [true, false] {
         let database = database();
         let connect = || connect(&database, Options { listen, ..Options::default() });
@@ -103,7 +103,7 @@ fn a_letter_reaches_every_server_once() {
 
 /// With all notifications lost, the holder of a run finds new records by polling.
 #[test]
-fn what_another_server_appended_is_found_without_any_hint() {
+fn what_another_server_appended_is_found_without_any_notification() {
     let database = database();
     let without_listen = || connect(&database, Options { listen: false, ..Options::default() });
     let (here, there) = (without_listen(), without_listen());
@@ -119,7 +119,7 @@ fn what_another_server_appended_is_found_without_any_hint() {
 
 /// The listening connection is cut: listeners get `Missed`.
 #[test]
-fn a_server_that_could_not_hear_for_a_while_says_so() {
+fn a_server_that_could_not_listen_for_a_while_reports_it() {
     let database = database();
     let store = connect(&database, Options::default());
     let recorder = Recorder::at(&*store);

@@ -200,7 +200,7 @@ fn the_clock_of_the_database_judges() {
 }
 
 #[test]
-fn servers_are_known_for_as_long_as_they_say_so() {
+fn servers_are_known_for_as_long_as_they_announce_themselves() {
     let clock = Arc::new(ManualClock::default());
     let database = database();
     let (one, other) = (connect_at(&database, clock.clone()), connect_at(&database, clock.clone()));

@@ -76,7 +76,7 @@ fn refused(cluster: &Cluster, settings: &str, why: &str) {
 }
 
 #[test]
-fn a_database_is_trusted_as_far_as_the_address_asks() {
+fn a_database_is_trusted_as_far_as_the_address_requires() {
     let (ours, others) = (Authority::new(), Authority::new());
     let cluster = ours.cluster(&["127.0.0.1"]);
     let (ca, wrong) = (ours.file(), others.file());

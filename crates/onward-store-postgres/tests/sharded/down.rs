@@ -219,7 +219,7 @@ fn when_all_are_down_everything_fails() {
 
 /// SD3: a database that is known to be down gets no requests but the background probe.
 #[test]
-fn a_database_that_is_known_to_be_down_is_not_asked_by_everybody() {
+fn a_database_that_is_known_to_be_down_gets_no_requests() {
     let site = site();
     site.databases[1].be_silent(true);
     block_on(async {
@@ -237,7 +237,7 @@ fn a_database_that_is_known_to_be_down_is_not_asked_by_everybody() {
 }
 
 #[test]
-fn a_database_that_comes_back_is_asked_again() {
+fn a_database_that_comes_back_gets_requests_again() {
     let site = site();
     for is_silent in [false, true] {
         site.databases[1].refuse(!is_silent);
@@ -285,7 +285,7 @@ fn give_up<T>(question: impl Future<Output = T>) {
 }
 
 #[test]
-fn a_database_that_never_answers_keeps_no_worker_from_being_heard_by_the_others() {
+fn a_database_that_never_answers_delays_no_heartbeat_to_the_others() {
     let site = site();
     let lease = Duration::from_secs(9);
     block_on(async {

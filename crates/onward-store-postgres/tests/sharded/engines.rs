@@ -70,7 +70,7 @@ async fn result<T: serde::de::DeserializeOwned + Send + 'static>(run: &RunHandle
 
 /// L19.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_parent_hears_that_its_child_would_lie_elsewhere_and_goes_on() {
+async fn a_parent_gets_an_error_for_a_child_of_another_root_and_goes_on() {
     let databases = Databases::new();
     let onward = databases.engine().start().await.unwrap();
     let (root, stranger) = (id_in(0, 0), id_in(1, 0));

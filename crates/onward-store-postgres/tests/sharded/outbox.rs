@@ -80,7 +80,7 @@ fn news_for_a_database_that_is_down_wait_and_hide_nothing() {
 }
 
 #[test]
-fn what_is_said_to_others_is_said_once() {
+fn a_broadcast_is_sent_once() {
     let site = Site::new();
     block_on(async {
         site.store.broadcast(vec![1]).await.unwrap();

@@ -89,7 +89,7 @@ fn a_first_opening_that_was_interrupted_is_finished_by_the_next() {
 }
 
 #[test]
-fn a_server_starts_while_a_database_is_down_and_asks_it_before_it_uses_it() {
+fn a_server_starts_while_a_database_is_down_and_checks_it_before_it_uses_it() {
     let [a, b, c] = &databases(3)[..] else { unreachable!() };
     let stranger = &databases(1)[0];
     open(&[a, b, c], "ours").unwrap();

@@ -17,7 +17,7 @@ fn compile() -> Vec<u8> {
 }
 
 #[test]
-fn proto_file_and_descriptor_are_what_the_code_says() {
+fn proto_file_and_descriptor_match_the_code() {
     let (path, text) = (file("onward.proto"), onward_wire::proto::text());
     if std::env::var_os("ONWARD_GEN").is_some() {
         std::fs::create_dir_all(file("")).unwrap();

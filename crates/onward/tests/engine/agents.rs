@@ -346,7 +346,7 @@ async fn patient(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
 
 everywhere! {
     /// Scenario 52.
-    async fn of_tasks_that_take_too_long_an_agent_is_told_which(site) {
+    async fn an_agent_learns_which_tasks_took_too_long(site) {
         let begun = Arc::new(AtomicU32::new(0));
         let counts = begun.clone();
         let builder = site.builder().await.agent("patient", patient).task("look", move |number: u32| {
@@ -369,7 +369,7 @@ everywhere! {
 
     /// Code that changes with every process must not cause a model call at every wake: it is paused, and the pause names the
     /// difference.
-    async fn an_agent_that_never_says_the_same_pauses_as_unstable_and_goes_on_when_it_is_resumed(site) {
+    async fn an_agent_with_a_different_entry_each_time_pauses_as_unstable_and_goes_on_when_resumed(site) {
         let calls = Arc::new(AtomicU32::new(0));
         let process = async |number: usize| {
             let calls = calls.clone();

@@ -82,7 +82,7 @@ async fn a_missing_attachment_is_reported_and_the_conversation_continues() {
 /// The input of a start and a bare signal may be anything, so the API does not validate them: the model is told what is wrong,
 /// and the rest is shown.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attachment_that_could_never_be_shown_is_told_and_what_is_beside_it_is_shown() {
+async fn an_attachment_that_could_never_be_shown_becomes_a_note_and_what_is_beside_it_is_shown() {
     let model = ScriptedModel::start().await.unwrap();
     model.rule(Rule { times: None, ..Rule::always(ScriptedReply::text("ok")) });
     let folder = tempfile::tempdir().unwrap();

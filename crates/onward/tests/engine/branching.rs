@@ -195,7 +195,7 @@ everywhere! {
         assert_eq!(run.result().await.unwrap(), "receipt 2 done", "resuming accepts the effect");
     }
 
-    async fn readers_of_the_stream_are_told(site) {
+    async fn readers_of_the_stream_get_a_reset(site) {
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
         let conversation = send_message(&run, "one", "0: one").await;

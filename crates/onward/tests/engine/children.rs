@@ -61,7 +61,7 @@ everywhere! {
     }
 
     /// R10, L19: the old child is not its child, and the old signal is not its signal.
-    async fn a_run_that_was_deleted_and_started_again_is_heard_and_hears_of_its_child(site) {
+    async fn a_run_that_was_deleted_and_started_again_sends_its_signal_and_gets_the_result_of_its_child(site) {
         async fn parent(ctx: Ctx, n: u32) -> Result<String> {
             ctx.send_signal("sink", "n", &n)?;
             ctx.child::<u32>("square", &n).await.map(|square| square.to_string()).or_else(|failure| Ok(failure.code))
@@ -89,7 +89,7 @@ everywhere! {
     }
 
     /// Scenario 20.
-    async fn a_child_that_fails_tells_its_parent_why_and_the_parent_goes_on(site) {
+    async fn a_child_that_fails_gives_its_parent_the_reason_and_the_parent_goes_on(site) {
         async fn forgiving(ctx: Ctx, (): ()) -> Result<String> {
             let failure = ctx.child::<()>("broken", &()).await.expect_err("the child fails");
             Ok(format!("{}: {}", failure.code, failure.message))

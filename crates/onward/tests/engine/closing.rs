@@ -41,7 +41,7 @@ async fn is_shut_down(what: &str, call: Call<'_>) {
 
 everywhere! {
     /// OP1: such calls waited forever, or succeeded without an effect.
-    async fn after_a_shutdown_every_call_says_so_also_one_that_waits(site) {
+    async fn after_a_shutdown_every_call_fails_with_it_also_one_that_waits(site) {
         let onward = site.builder().await.workflow("waits", waits).start().await.unwrap();
         let run: RunHandle<u64> = onward.start("waits", &()).id("a").await.unwrap();
         until_status(&run, Status::Waiting).await;

@@ -125,7 +125,7 @@ async fn send_and_wait(run: &RunHandle<u32>, message: &str, depth: u64) -> Entry
 }
 
 everywhere! {
-    async fn a_page_says_what_was_said_also_where_the_log_quotes_it(site) {
+    async fn a_page_has_the_texts_also_where_the_log_quotes_them(site) {
         let onward = site.builder().await.agent("echo", echo).start().await.unwrap();
         let run = onward.start::<u32, _>("echo", &words(0)).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;

@@ -168,7 +168,7 @@ async fn what_was_counted_goes_along_through_code_that_does_not_count() {
 
 /// A message resets the counter, whichever code receives it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_word_that_other_code_hears_begins_to_count_anew() {
+async fn a_word_that_other_code_receives_begins_to_count_anew() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("front").model("front").handoff_to("back").max_handoffs(3);
     let builder = two_who_hand_over(&model).register(agent);

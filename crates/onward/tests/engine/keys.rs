@@ -122,7 +122,7 @@ async fn a_call_that_gives_up_over_a_long_wait_has_closed_the_key_for_the_others
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_refused_is_asked_by_every_run_for_itself() {
+async fn a_refused_key_is_tried_by_every_run_for_itself() {
     let model = ScriptedModel::start().await.unwrap();
     let provider = provider(&model, "sk");
     let onward = with_two(in_memory(), &provider, &provider).start().await.unwrap();

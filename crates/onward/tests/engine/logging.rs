@@ -21,7 +21,7 @@ async fn pauses(id: &str) {
 }
 
 #[tokio::test]
-async fn a_run_that_pauses_because_of_its_code_is_told() {
+async fn a_run_that_pauses_because_of_its_code_is_logged() {
     let collector = Warnings::collect();
     pauses("unnoticed").await;
     let message = eventually("the pause is logged", async || collector.about("unnoticed").pop()).await;
@@ -36,7 +36,7 @@ const ALONE: &str = "ONWARD_TEST_ALONE";
 
 /// In a separate process, because a subscriber is global.
 #[test]
-fn a_pause_is_told_on_stderr_where_nothing_listens() {
+fn a_pause_is_printed_on_stderr_without_a_subscriber() {
     let mut program = Command::new(std::env::current_exe().unwrap());
     let program = program.args(["--exact", "logging::a_program_without_a_subscriber", "--nocapture"]).env(ALONE, "1");
     let stderr = String::from_utf8(program.output().unwrap().stderr).unwrap();
@@ -53,7 +53,7 @@ async fn a_program_without_a_subscriber() {
 }
 
 #[tokio::test]
-async fn a_signal_that_no_run_can_take_is_told_with_its_sender() {
+async fn a_signal_that_no_run_can_take_is_logged_with_its_sender() {
     async fn sends(ctx: Ctx, (): ()) -> Result<()> {
         ctx.send_signal("nobody", "hello", &1)
     }

@@ -55,7 +55,7 @@ fn stock(calls: &Arc<AtomicU32>) -> Tool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_appended_as_a_tool_is_told_to_the_model() {
+async fn an_entry_appended_as_a_tool_is_sent_to_the_model() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("a").model("m").converse();
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
@@ -71,7 +71,7 @@ async fn what_is_appended_as_a_tool_is_told_to_the_model() {
 
 /// Providers reject a message without content.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_says_nothing_is_not_told() {
+async fn an_empty_message_is_not_sent_to_the_model() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("a").model("m").converse();
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
@@ -224,7 +224,7 @@ async fn a_conversation_goes_on_however_often_it_is_summed_up() {
 
 /// Neither a tool nor a user with more text than the model can read ends the conversation.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_long_for_the_model_is_told_in_part() {
+async fn what_is_too_long_for_the_model_is_sent_in_part() {
     let model = ScriptedModel::start().await.unwrap();
     let dump = |Item { item }| async move { Ok::<_, Failure>(format!("begin {} end", item.repeat(50_000))) };
     let tool = Tool::new("dump", "Says much", dump).pure();
@@ -252,7 +252,7 @@ async fn what_is_too_long_for_the_model_is_told_in_part() {
 
 /// A message that is longer than `compact_at` leaves room for is truncated as soon as it was answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_message_is_told_whole_once_where_conversations_are_summed_up() {
+async fn a_long_message_is_sent_whole_once_where_conversations_are_summed_up() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("a").model("m").converse().compact_at(2_000);
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
@@ -303,7 +303,7 @@ async fn collect_prompts(first: ScriptedReply, also: Value) -> (Vec<String>, Vec
 
 /// The same for attached texts and for long answers of the model itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn attached_texts_and_long_answers_are_told_in_part_once_they_are_old() {
+async fn attached_texts_and_long_answers_are_sent_in_part_once_they_are_old() {
     let text = |source: Value| json!({"type": "attachment", "media_type": "text/plain", "source": source});
     for also in [text(json!({"hash": WORDS})), text(json!({"base64": "YWJj".repeat(40_000)}))] {
         let (prompts, summaries) = collect_prompts(ScriptedReply::text("ok"), also).await;
@@ -346,7 +346,7 @@ async fn a_conversation_is_summed_up_once_in_eight_entries_and_from_its_last_sum
 
 /// A provider rejects calls and results of tools in a request that has no tools.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_summary_is_asked_for_without_blocks_of_tools() {
+async fn a_summary_is_requested_without_blocks_of_tools() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("a").model("m").tool(stock(&calls)).converse().compact_at(1);
@@ -368,7 +368,7 @@ async fn a_summary_is_asked_for_without_blocks_of_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_cut_is_not_carried_out_and_told_as_what_it_is() {
+async fn a_truncated_call_is_not_executed_and_stops_the_agent() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").tool(stock(&calls))).start().await.unwrap();
@@ -380,7 +380,7 @@ async fn a_call_that_was_cut_is_not_carried_out_and_told_as_what_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_only_thinks_is_asked_once_more_and_then_stopped() {
+async fn a_model_that_only_thinks_is_called_once_more_and_then_stopped() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("a").model("m").converse();
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
@@ -414,7 +414,7 @@ async fn a_conversation_that_is_a_tool_ends_with_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_fails_over_a_model_says_how_to_go_on() {
+async fn a_run_that_fails_over_a_model_names_how_to_go_on() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m")).start().await.unwrap();
     model.next(ScriptedReply::fault(Fault::KeyRefused));

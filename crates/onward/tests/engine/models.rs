@@ -106,7 +106,7 @@ async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_said_is_stored_once_and_models_are_told_all_of_it() {
+async fn messages_are_stored_once_and_models_get_all_of_them() {
     let model = ScriptedModel::start().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let onward = with_model(embedded(directory.path()), &model).agent("chat", chat).start().await.unwrap();
@@ -269,10 +269,10 @@ async fn a_model_that_repeats_one_call_for_ever_is_stopped() {
 
 /// What comes before the first answer is not a turn: neither the start of the loop nor a wait for the first message.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_of_turns_is_as_many_answers_as_it_says() {
+async fn a_budget_of_turns_is_a_number_of_answers() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
-    for (id, first, answered) in [("told", Some("one"), 1), ("silent", None, 0)] {
+    for (id, first, answered) in [("input", Some("one"), 1), ("none", None, 0)] {
         let before = model.request_count();
         let run = onward.start::<Value, _>("a", &first).id(id).budget(Budget::default().turns(2)).await.unwrap();
         for (generation, message) in (2..).zip(["two", "three", "four"]).take(3 - answered) {
@@ -478,7 +478,7 @@ async fn a_question_that_the_code_has_left_takes_no_answer() {
 
 /// The API refuses an empty message; one that comes as a bare signal is not sent to the model, and does not end the conversation.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_says_nothing_begins_no_turn() {
+async fn an_empty_message_begins_no_turn() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
@@ -502,7 +502,7 @@ async fn a_message_that_says_nothing_begins_no_turn() {
 
 /// A new message may repeat an earlier request: a stopped conversation is not stuck forever.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_message_begins_to_count_anew_what_the_model_asks_for() {
+async fn a_new_message_begins_to_count_repeated_calls_anew() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("a").model("m").tool(weather(&calls)).converse();
@@ -548,7 +548,7 @@ async fn an_agent_that_has_spent_its_own_budget_pauses_and_another_one_wins_over
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words() {
+async fn an_agent_that_stops_at_its_budget_reports_it_and_ends_with_the_last_words() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = |name: &str| {
         let agent = Agent::new(name).model("m").tool(weather(&Arc::default()));
@@ -576,7 +576,7 @@ async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words(
 
 /// Input of front ends: the conversation so far in their format, and the last message like later ones.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_message_of_a_front_end_is_heard_as_later_ones_are() {
+async fn the_first_message_of_a_front_end_is_taken_like_later_ones() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let parts = json!([{"type": "text", "text": "hello"}, {"type": "text", "text": " there"}]);

@@ -169,7 +169,7 @@ everywhere! {
         assert_eq!(format_entries(&run.entries().await.unwrap()).len(), 2);
     }
 
-    async fn code_without_turns_takes_in_what_is_there_when_it_asks(site) {
+    async fn code_without_turns_takes_pending_entries_on_request(site) {
         let onward = site.builder().await.agent("plain", plain).start().await.unwrap();
         let run = onward.start::<u32, _>("plain", &()).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;

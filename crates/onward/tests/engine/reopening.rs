@@ -111,7 +111,7 @@ everywhere! {
         assert_eq!(run.result().await.unwrap(), 3);
     }
 
-    async fn a_failed_run_goes_on_when_it_is_retried_and_its_handle_tells_the_new_end(site) {
+    async fn a_failed_run_goes_on_when_it_is_retried_and_its_handle_returns_the_new_end(site) {
         let shop = Arc::new(Shop::default());
         let onward = site.builder().await.workflow("buy", buy).dep(shop.clone()).start().await.unwrap();
         let run = onward.start::<String, _>("buy", &()).id("r").await.unwrap();
@@ -186,7 +186,7 @@ everywhere! {
         assert_eq!(reset.result().await.unwrap(), 49);
     }
 
-    async fn runs_are_found_by_what_their_code_and_their_starter_say(site) {
+    async fn runs_are_found_by_attributes_of_their_code_and_of_their_starter(site) {
         async fn staged(ctx: Ctx, (): ()) -> Result<()> {
             ctx.attributes().set("stage", "asked");
             ctx.signal("go").recv::<()>().await?;

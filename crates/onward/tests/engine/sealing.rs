@@ -211,7 +211,7 @@ async fn a_payload_that_was_moved_to_another_run_is_refused_over_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_without_the_codec_are_heard() {
+async fn inputs_of_callers_without_the_codec_are_accepted() {
     let site = Site::memory();
     let onward = site.builder().await.codec(encryption()).workflow("listen", listen).start().await.unwrap();
     let run: RunHandle<String> = onward.start("listen", &()).id("a").await.unwrap();

@@ -108,7 +108,7 @@ async fn child_of(onward: &Onward, parent: &str) -> RunHandle<()> {
 }
 
 everywhere! {
-    async fn what_is_said_between_a_run_and_what_it_spawned_arrives_once_and_in_order_turn_by_turn(site) {
+    async fn messages_between_a_run_and_its_spawned_runs_arrive_once_and_in_order_turn_by_turn(site) {
         let onward = site.builder().await.agent("boss", boss).agent("echo", echo).start().await.unwrap();
         let run: RunHandle<Report> = onward.start("boss", &()).id("boss").await.unwrap();
         let (received, results) = run.result().await.unwrap();
@@ -143,7 +143,7 @@ everywhere! {
         until_status(&child, Status::Canceled).await;
     }
 
-    async fn a_child_that_is_canceled_by_its_handle_says_so_as_its_result(site) {
+    async fn a_child_that_is_canceled_by_its_handle_has_that_as_its_result(site) {
         let onward = site.builder().await.agent("keeper", keeper).workflow("sleeper", sleeper).start().await.unwrap();
         let run: RunHandle<String> = onward.start("keeper", &true).id("k").await.unwrap();
         run.message("now").await.unwrap();

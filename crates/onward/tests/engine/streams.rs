@@ -131,7 +131,7 @@ async fn started(builder: Builder, turns: u32) -> (Onward, RunHandle<u32>) {
 }
 
 everywhere! {
-    async fn a_reader_hears_every_answer_word_by_word_and_what_became_of_it(site) {
+    async fn a_reader_gets_every_answer_word_by_word_and_its_outcome(site) {
         let gate = Gate::shut();
         let gated = { let gate = gate.clone(); move |ctx: TaskCtx, turn: u32| {
             let gate = gate.clone();
@@ -157,7 +157,7 @@ everywhere! {
         assert_eq!(screen.seen.last(), Some(&"end"));
     }
 
-    async fn many_readers_hear_the_same(site) {
+    async fn many_readers_get_the_same(site) {
         let gate = Gate::shut();
         let model = { let gate = gate.clone(); move |ctx: TaskCtx, turn: u32| {
             let gate = gate.clone();
@@ -198,7 +198,7 @@ everywhere! {
         }
     }
 
-    async fn another_attempt_takes_back_what_the_one_before_has_said(site) {
+    async fn another_attempt_resets_the_text_of_the_one_before(site) {
         let tries = Arc::new(AtomicU32::new(0));
         let model = move |ctx: TaskCtx, _: u32| {
             let tries = tries.clone();
@@ -234,7 +234,7 @@ everywhere! {
         assert!(screen.seen[reset..].contains(&"spoken"));
     }
 
-    async fn pauses_and_questions_are_told_and_what_code_leaves_is_taken_back(site) {
+    async fn pauses_and_questions_are_streamed_and_what_code_abandons_is_reset(site) {
         let is_other = Arc::new(AtomicU32::new(0));
         let engine = async || {
             let builder = site.builder().await.agent("fickle", fickle).task("model", model).dep(is_other.clone());
@@ -285,7 +285,7 @@ everywhere! {
         assert!(messages < 200, "10,000 words came in {messages} frames");
     }
 
-    async fn a_run_that_is_closed_says_so_and_one_that_is_not_there_is_not_read(site) {
+    async fn a_closed_run_ends_its_stream_and_a_missing_one_is_not_read(site) {
         let (onward, run) = started(site.builder().await.task("model", model), 1).await;
         run.result().await.unwrap();
         let (mut screen, mut stream) = (Screen::default(), run.stream(Some("0000-7".to_owned())));

@@ -138,7 +138,7 @@ everywhere! {
         assert_eq!(run.query::<u32>("sum", &()).await.unwrap(), 7, "also after the end");
     }
 
-    async fn a_query_that_fails_or_does_not_exist_says_so(site) {
+    async fn a_query_that_fails_or_does_not_exist_is_an_error(site) {
         let onward = site.builder().await.workflow("adder", adder).start().await.unwrap();
         let run = onward.start::<u32, _>("adder", &5).await.unwrap();
         until_status(&run, Status::Waiting).await;
@@ -168,7 +168,7 @@ everywhere! {
         assert_eq!(run.update::<u32>("set", &1).await.unwrap_err().code(), "run_closed");
     }
 
-    async fn an_update_before_its_handler_waits_and_one_that_is_never_handled_is_told(site) {
+    async fn an_update_before_its_handler_waits_and_one_that_is_never_handled_fails(site) {
         async fn late(ctx: Ctx, handles: bool) -> Result<()> {
             ctx.signal("open").recv::<()>().await?;
             if handles {
@@ -218,7 +218,7 @@ everywhere! {
         assert_eq!(run.view().await.unwrap().head.generation, 100);
     }
 
-    async fn what_is_emitted_is_heard_once_and_not_again_on_replay(site) {
+    async fn emitted_values_are_received_once_and_not_again_on_replay(site) {
         let onward = site.builder().await.workflow("adder", adder).cached_runs_max(0).start().await.unwrap();
         let run = onward.start::<u32, _>("adder", &0).await.unwrap();
         let mut emissions = run.emitted();

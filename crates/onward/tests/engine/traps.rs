@@ -52,7 +52,7 @@ everywhere! {
         assert_eq!(count(&run, "step_completed").await, 0);
     }
 
-    async fn a_child_that_cannot_have_its_id_is_told_whose_it_is(site) {
+    async fn a_child_with_a_taken_id_fails_with_the_owner_of_the_id(site) {
         async fn parent(ctx: Ctx, (): ()) -> Result<Vec<String>> {
             let first: u32 = ctx.child("same", &1).id("kid").await?;
             let again = ctx.child::<u32>("same", &1).id("kid").await.expect_err("it is the first one's");

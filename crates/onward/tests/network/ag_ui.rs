@@ -252,7 +252,7 @@ async fn a_turn_ends_with_the_question_of_an_agent_below_when_the_others_have_co
 
 /// The reason for a stop is shown unless the model was done: a truncated answer must not look complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_that_was_stopped_says_why() {
+async fn a_turn_that_was_stopped_has_the_reason() {
     let (mut front_end, model, _worker) = helped().await;
     let (cut, whole) = (ScriptedReply { cut: true, ..ScriptedReply::text("I could say") }, ScriptedReply::text("That is all."));
     for (answer, result) in [(whole.clone(), Value::Null), (cut, json!({ "stop": "max_tokens" })), (whole, Value::Null)] {
@@ -264,7 +264,7 @@ async fn a_turn_that_was_stopped_says_why() {
 
 /// A thread whose run has failed can be continued, and a later request explains how.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_that_has_failed_says_how_it_goes_on() {
+async fn a_thread_that_has_failed_names_how_to_go_on() {
     let site = Site::memory().await;
     let fails = async |_: onward::agent::AgentCtx, _: Value| Err::<(), _>(Failure::fatal("it broke"));
     let _worker = Onward::connect(site.url()).agent("helper", fails).start().await.unwrap();
@@ -279,7 +279,7 @@ async fn a_thread_that_has_failed_says_how_it_goes_on() {
 
 /// A front end that reuses ids must get an error: its message would count as the earlier one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_refused() {
+async fn another_message_under_the_id_of_the_first_one_is_refused() {
     let (front_end, _model, _worker) = helped().await;
     let client = Onward::connect(front_end.site.url()).start().await.unwrap();
     let body_with = |id: &str, text: &str| {
@@ -299,7 +299,7 @@ async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_ref
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_clients_that_begin_a_thread_at_once_each_is_heard() {
+async fn of_clients_that_begin_a_thread_at_once_every_message_is_taken() {
     let (front_end, _model, _worker) = helped().await;
     let client = Onward::connect(front_end.site.url()).start().await.unwrap();
     for round in 0..5 {
@@ -319,7 +319,7 @@ async fn of_clients_that_begin_a_thread_at_once_each_is_heard() {
 
 /// `system` messages of a front end stay in its conversation, and are not instructions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_front_end_says_as_system_is_no_instruction() {
+async fn a_system_message_of_a_front_end_is_no_instruction() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
     let agent = Agent::new("helper").model("m").converse();
@@ -353,7 +353,7 @@ async fn an_unserved_model_is_reported_to_the_front_end() {
 
 /// A key that another run has found rate-limited: the user sees why nothing comes, until when, and that it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
+async fn a_front_end_learns_what_its_turn_waits_for_and_when_that_is_over() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk-secret"))).unwrap();
     let builder = Onward::connect(site.url()).model("m", &provider).register(Agent::new("helper").model("m").converse());
@@ -380,7 +380,7 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
 /// A task that lost worker after worker is quarantined until an operator looks at it: the user of the agent sees that, also if it
 /// belongs to a run below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
+async fn a_front_end_learns_of_a_quarantine_here_and_below() {
     let site = Site::memory().await;
     let _supervisor = crate::poison::Supervisor::start(&site.url());
     let boss = async |ctx: onward::agent::AgentCtx, _: Value| {
@@ -446,7 +446,7 @@ fn picture(text: &str, base64: &str) -> Value {
 
 /// A client keeps the messages it got and sends them back: pictures stay, and no message is added twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_attached_is_told_and_comes_back_as_it_was() {
+async fn an_attachment_is_sent_to_the_model_and_comes_back_unchanged() {
     let (mut front_end, model, _worker) = helped().await;
     let client = Onward::connect(front_end.site.url()).start().await.unwrap();
     let address =

@@ -126,7 +126,7 @@ async fn a_commit_whose_answer_was_lost_is_recognized_by_its_id() {
 
 /// The first commit of a run is its last, and the response is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_did_not_hear_of_its_last_commit_lets_the_run_go() {
+async fn a_worker_without_a_reply_to_its_last_commit_lets_the_run_go() {
     /// Blocks its thread until it may return: a wait that is not recorded.
     async fn at_once(ctx: Ctx, (): ()) -> Result<u32> {
         let may_return = ctx.dep::<Arc<AtomicBool>>();

@@ -73,7 +73,7 @@ async fn another_worker_finishes(faults: Faults) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_is_not_heard_stops_before_another_has_its_run() {
+async fn a_worker_whose_frames_are_held_up_stops_before_another_has_its_run() {
     another_worker_finishes(Faults { hold_up: true, ..Faults::default() }).await;
 }
 
@@ -83,7 +83,7 @@ async fn a_worker_that_is_cut_off_both_ways_stops_before_another_has_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_hears_nothing_stops_before_another_has_its_run() {
+async fn a_worker_that_receives_nothing_stops_before_another_has_its_run() {
     another_worker_finishes(Faults { hold_down: true, refuse: true, ..Faults::default() }).await;
 }
 

@@ -64,7 +64,7 @@ async fn until_received(readers: &mut [watch::Receiver<u32>], words: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_at_another_server_hears_the_answer_from_its_first_word() {
+async fn a_reader_at_another_server_gets_the_answer_from_its_first_word() {
     let database = Cluster::shared().database(None).unwrap();
     let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
     let third = Site::on(vec![database.url()]).await;

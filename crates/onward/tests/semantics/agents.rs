@@ -139,7 +139,7 @@ async fn counts(ctx: AgentCtx, name: String) -> Result<String> {
 }
 
 #[test]
-fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_and_says_so_without() {
+fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_and_fails_without() {
     let mut world = World::new_agent(counts, "Ada");
     world.run_until_idle().unwrap();
     let past = world.past_logs();
@@ -151,7 +151,7 @@ fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_an
 }
 
 #[test]
-fn the_log_of_a_turn_replays_behind_its_prelude_and_says_so_without() {
+fn the_log_of_a_turn_replays_behind_its_prelude_and_fails_without() {
     let mut world = World::new_agent(two_turns, "Ada");
     world.run_until_idle().unwrap();
     assert_eq!(world.output(), "\"bye\"");

@@ -95,7 +95,7 @@ fn a_run_that_succeeds_undoes_nothing() {
 }
 
 #[test]
-fn what_could_not_be_undone_is_told_in_the_failure() {
+fn what_could_not_be_undone_is_named_in_the_failure() {
     async fn stuck(ctx: Ctx, _: ()) -> Result<()> {
         ctx.on_failure("undo a", || async { Ok::<_, Failure>(()) });
         ctx.on_failure("undo b", || async { Err(Failure::fatal("gone")) });

@@ -144,7 +144,7 @@ fn a_foreign_select_over_ours_is_polled_like_ours_or_named() {
 }
 
 #[test]
-fn our_combinators_under_a_foreign_waker_say_where_they_belong() {
+fn our_combinators_under_a_foreign_waker_name_where_they_belong() {
     let message = paused(|ctx, ()| async move {
         let inner = join_all([ctx.task::<()>("work", &())]);
         futures::future::join_all((0..40).map(|_| futures::future::Either::Left(std::future::ready(()))).chain([
@@ -307,7 +307,7 @@ fn looking_into_the_mailbox_as_often_as_one_likes_is_fine_when_something_is_awai
 }
 
 #[test]
-fn options_that_come_too_late_say_when_they_must_come() {
+fn options_that_come_too_late_name_when_they_must_come() {
     let task = paused(|ctx, ()| async move {
         let task = ctx.task::<()>("work", &());
         ctx.step("between", async || Ok::<_, Failure>(())).await?;
@@ -329,7 +329,7 @@ fn options_that_come_too_late_say_when_they_must_come() {
 }
 
 #[test]
-fn names_that_are_none_are_told_with_their_limit() {
+fn invalid_names_are_reported_with_their_limit() {
     let long = "x".repeat(256);
     let too_long = long.clone();
     assert_contains(
@@ -362,7 +362,7 @@ fn names_that_are_none_are_told_with_their_limit() {
 }
 
 #[test]
-fn a_value_that_is_not_json_is_told() {
+fn a_value_that_is_not_json_is_reported() {
     let message = paused(|ctx, ()| async move {
         let map = std::collections::BTreeMap::from([((1, 2), 3)]);
         ctx.task("work", &map).await
@@ -371,7 +371,7 @@ fn a_value_that_is_not_json_is_told() {
 }
 
 #[test]
-fn a_float_that_is_not_a_number_is_told_wherever_the_code_passes_it() {
+fn a_float_that_is_not_a_number_is_reported_wherever_the_code_passes_it() {
     let task = paused(|ctx, ()| async move { ctx.task("work", &f64::NAN).await });
     let child = paused(|ctx, ()| async move { ctx.child("work", &[f64::NAN]).await });
     let signal = paused(|ctx, ()| async move {
@@ -389,7 +389,7 @@ fn a_float_that_is_not_a_number_is_told_wherever_the_code_passes_it() {
 }
 
 #[test]
-fn versions_in_the_wrong_order_are_told() {
+fn versions_in_the_wrong_order_are_reported() {
     let message = paused(|ctx, ()| async move {
         ctx.version("change", 3, 2);
         Ok(())
@@ -398,7 +398,7 @@ fn versions_in_the_wrong_order_are_told() {
 }
 
 #[test]
-fn an_input_of_another_type_fails_the_run_and_says_so() {
+fn an_input_of_another_type_fails_the_run_with_the_reason() {
     let mut world = World::new(|_: Ctx, _: u32| async { Ok(()) }, &"seven");
     crash_and_pump(&mut world);
     let failure = world.outcome().unwrap().unwrap_err();

@@ -250,7 +250,7 @@ fn join_all_over_a_canceled_task_fails_instead_of_hanging() {
 
 /// Scenario 17.
 #[test]
-fn canceling_tells_whether_it_was_in_time_and_whether_it_was_the_first() {
+fn canceling_returns_whether_it_was_in_time_and_whether_it_was_the_first() {
     async fn outcomes(ctx: Ctx, seen: Arc<Mutex<Vec<CancelOutcome>>>) -> Result<()> {
         let (done, open) = (ctx.task::<()>("work", &0), ctx.task::<()>("work", &1));
         ctx.signal("go").recv::<()>().await?;

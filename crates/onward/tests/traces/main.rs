@@ -158,7 +158,7 @@ async fn slow(ctx: Ctx, (): ()) -> Result<u32> {
 
 /// SP1: spans sent before a crash are not sent again by the replay after it, and their ids match.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replay_tells_nothing_twice() {
+async fn a_replay_sends_no_span_twice() {
     let collector = Collector::start().await;
     let clock = Arc::new(SystemClock);
     let store = Arc::new(MemoryStore::new(clock.clone()));
@@ -194,7 +194,7 @@ async fn a_replay_tells_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_caller_does_not_want_sampled_is_not_told() {
+async fn what_the_caller_does_not_want_sampled_is_not_sent() {
     let collector = Collector::start().await;
     let onward = Onward::in_memory().otlp(Otlp::to(&collector.url)).workflow("kid", kid).start().await.unwrap();
     let unwanted = CALLER.replace("-01", "-00");

@@ -82,7 +82,7 @@ fn a_conversation_is_read_backwards_page_by_page() {
 }
 
 #[test]
-fn a_quote_says_what_the_input_said_and_a_broken_one_nothing() {
+fn a_quote_has_the_text_of_the_input_and_a_broken_one_none() {
     let message = text("a long message that nobody wants to keep twice");
     let signal = SignalReceived { name: name("m"), payload: message.clone(), signal_id: None, sender: None };
     let quoted = |index| {

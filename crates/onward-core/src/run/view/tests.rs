@@ -192,7 +192,7 @@ fn a_closed_run_awaits_nothing() {
 }
 
 #[test]
-fn a_terminated_run_fails_as_its_parent_is_told() {
+fn a_terminated_run_fails_with_the_failure_that_its_parent_gets() {
     for reason in ["", "too slow"] {
         let mut script = script(vec![]);
         let (run, call_id) = (script.head.key.clone(), at(3));

@@ -67,7 +67,7 @@ fn started() -> Record {
 }
 
 #[test]
-fn a_later_claim_takes_back_and_an_earlier_one_is_not_heard_any_more() {
+fn a_later_claim_resets_and_frames_of_an_earlier_one_are_dropped() {
     let mut buffer = buffer();
     assert!(buffer.push_frames(task_frames(0, 1, 0..2), Timestamp(1), true));
     assert!(buffer.push_frames(task_frames(0, 3, 0..1), Timestamp(1), true));
@@ -94,7 +94,7 @@ fn who_speaks_first_takes_nothing_back_whatever_its_claim_is() {
 }
 
 #[test]
-fn a_task_that_is_over_says_nothing_more_and_one_that_said_nothing_is_not_told_of() {
+fn a_finished_task_takes_no_frames_and_the_end_of_one_without_frames_is_not_streamed() {
     let mut buffer = buffer();
     buffer.append(0, &started());
     buffer.push_frames(task_frames(0, 1, 0..1), Timestamp(1), true);
@@ -168,7 +168,7 @@ fn what_is_old_or_too_much_is_let_go() {
 
 /// Readers that come and go at random get the frames that a list of all frames has from their position on (SB1).
 #[test]
-fn readers_that_come_and_go_hear_everything_once() {
+fn readers_that_come_and_go_receive_everything_once() {
     let seed = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed);
     println!("reproduce with ONWARD_SEED={seed}");
     let mut drawn = 0;
@@ -257,7 +257,7 @@ fn an_abandoned_part_of_the_log_names_the_entry_that_it_continues_after() {
 
 /// Only the server where an attempt runs has all its frames.
 #[test]
-fn what_another_server_passed_on_is_not_said_again_from_here() {
+fn frames_that_another_server_forwarded_are_not_sent_again_from_here() {
     let mut buffer = Buffer::new(1, Timestamp(0));
     assert!(buffer.push_frames(task_frames(0, 1, 0..3), Timestamp(1), false));
     assert!(buffer.push_frames(task_frames(1, 1, 0..2), Timestamp(1), true));

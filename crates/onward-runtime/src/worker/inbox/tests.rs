@@ -88,7 +88,7 @@ fn what_was_read_of_an_earlier_generation_is_not_pushed_to_the_next_one() {
 /// Records of this process without a gap are not read again; after a record of another process, everything is until it was read
 /// (B4).
 #[test]
-fn only_what_others_may_have_written_is_asked_for() {
+fn only_what_others_may_have_written_is_read() {
     let (inboxes, worker) = (Inboxes::default(), worker());
     let run = claimed(0, 1);
     let inbox = admit(&inboxes, &worker, &run);
@@ -113,7 +113,7 @@ fn only_what_others_may_have_written_is_asked_for() {
 
 /// An input that is notified after the commit that followed it still has to be pushed.
 #[test]
-fn an_input_that_was_overtaken_is_asked_for_or_pushed() {
+fn an_input_that_was_overtaken_is_read_or_pushed() {
     let (inboxes, worker) = (Inboxes::default(), worker());
     let run = claimed(0, 1);
     let inbox = admit(&inboxes, &worker, &run);

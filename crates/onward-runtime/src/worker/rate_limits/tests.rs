@@ -64,7 +64,7 @@ async fn a_limit_is_closed_only_for_the_kinds_that_share_it() {
 
 /// CL2.
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_says_no_limit_closes_the_kind_for_its_like() {
+async fn a_worker_without_a_limit_key_closes_the_kind_for_its_like() {
     let closed = ClosedLimits::default();
     let (older, newer) = (worker("here", &[("llm.a", None), ("llm.b", None)]), worker("here", &[("llm.a", Some("key"))]));
     closed.close(&refusal(&older, "llm.a", SECOND));
@@ -73,7 +73,7 @@ async fn a_worker_that_says_no_limit_closes_the_kind_for_its_like() {
 
 /// CL1.
 #[tokio::test(start_paused = true)]
-async fn a_limit_is_closed_for_as_long_as_was_said_and_no_longer_than_it_may() {
+async fn a_limit_is_closed_for_as_long_as_requested_and_no_longer_than_it_may() {
     let closed = ClosedLimits::default();
     let worker = worker("here", &[("llm.a", Some("key"))]);
     closed.close(&refusal(&worker, "llm.a", 5 * SECOND));

@@ -42,7 +42,7 @@ fn what_is_streamed_is_known_too() {
 }
 
 #[test]
-fn one_of_two_that_say_the_same_is_found_by_its_id() {
+fn one_of_two_equal_messages_is_found_by_its_id() {
     let messages = [of_user(&json!({"id": "1", "text": "go on"})), of_user(&json!({"id": "2", "text": "go on"}))];
     let client = KnownMessages::new(&[json!({"id": "2", "role": "user", "content": "go on"})]);
     let mut names = BTreeMap::new();

@@ -15,7 +15,7 @@ fn a_thread_is_a_run_whose_name_people_recognize_where_that_is_possible() {
 }
 
 #[test]
-fn only_what_was_said_since_the_last_answer_is_new() {
+fn only_messages_since_the_last_answer_are_new() {
     let user = |id: &str| json!({"id": id, "role": "user", "content": id});
     let answer = json!({"id": "a", "role": "assistant", "content": "well"});
     let input = input(json!([user("1"), answer, user("2"), {"id": "s", "role": "system", "content": "x"}, user("3")]));
@@ -34,7 +34,7 @@ fn only_what_was_said_since_the_last_answer_is_new() {
 }
 
 #[test]
-fn a_message_that_says_nothing_is_refused_and_passed_over_when_another_one_follows() {
+fn an_empty_message_is_refused_and_skipped_when_another_one_follows() {
     let user = |id: &str, content: Value| json!({"id": id, "role": "user", "content": content});
     let image = json!([{"type": "image", "source": {"type": "url", "value": "http://x/y"}}]);
     for nothing in [json!(""), json!(" "), json!([]), json!([{"type": "text", "text": ""}])] {
@@ -125,7 +125,7 @@ fn bytes_are_taken_and_an_unreadable_part_is_refused() {
 }
 
 #[test]
-fn what_is_resolved_is_approved_only_if_it_says_so() {
+fn a_resolved_interrupt_is_approved_only_if_its_payload_approves_it() {
     let decision = |status: &str, payload: Value| {
         let resume: Resume = serde_json::from_value(json!({"interruptId": "i", "status": status, "payload": payload})).unwrap();
         resume.decision()

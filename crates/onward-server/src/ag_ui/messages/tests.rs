@@ -11,7 +11,7 @@ pub fn of_user(content: &Value) -> EntryContent {
 }
 
 #[test]
-fn what_a_tool_has_attached_is_told_with_its_result() {
+fn an_attachment_of_a_tool_is_sent_with_its_result() {
     let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "aGV5"}});
     let result = |call: &str, blocks: &[&Value]| json!({"type": "tool_result", "call_id": call, "blocks": blocks});
     let words = json!({"type": "text", "text": "here"});

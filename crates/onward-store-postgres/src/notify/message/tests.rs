@@ -19,7 +19,7 @@ fn mutated_notifications_never_panic_and_read_back() {
 }
 
 #[test]
-fn what_is_said_is_heard_and_nonsense_is_passed_over() {
+fn a_notification_is_parsed_and_nonsense_is_ignored() {
     let notice = Notice {
         due: Some(Timestamp(7)),
         has_deliveries: true,
@@ -34,7 +34,7 @@ fn what_is_said_is_heard_and_nonsense_is_passed_over() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_and_that_is_said() {
+fn what_does_not_fit_is_left_out_and_the_message_is_marked() {
     let notice = Notice { grown: (0..1_000).map(|number| (run(&format!("run-{number}")), false)).collect(), ..Notice::default() };
     let payload = notice.payload("me");
     assert!(payload.len() < 8_000);

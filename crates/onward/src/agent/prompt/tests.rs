@@ -34,7 +34,7 @@ fn a_users_message_has_nothing_that_providers_take_from_others_only() {
 }
 
 #[test]
-fn contents_of_every_shape_are_told() {
+fn contents_of_every_shape_are_sent() {
     #[derive(serde::Serialize)]
     struct WithMood {
         text: &'static str,
@@ -81,7 +81,7 @@ fn every_call_has_one_result_before_the_next_message() {
 }
 
 #[test]
-fn what_a_tool_says_without_being_asked_is_told_behind_the_results() {
+fn an_unrequested_report_of_a_tool_is_sent_behind_the_results() {
     let reply = ModelReply { blocks: vec![call("a"), call("b")], ..ModelReply::default() };
     let prompt = to_prompt(&[
         entry("assistant", &reply),
@@ -98,7 +98,7 @@ fn what_a_tool_says_without_being_asked_is_told_behind_the_results() {
 }
 
 #[test]
-fn what_says_nothing_is_not_told() {
+fn an_empty_entry_is_not_sent() {
     #[derive(serde::Serialize)]
     struct Blocks {
         blocks: Vec<Block>,
@@ -118,7 +118,7 @@ fn what_says_nothing_is_not_told() {
 }
 
 #[test]
-fn of_a_long_text_the_beginning_and_the_end_are_told() {
+fn of_a_long_text_the_beginning_and_the_end_are_sent() {
     let result = ToolResult { call_id: "a".into(), blocks: vec![Block::text("ä".repeat(100))], is_error: false };
     let message = |role, blocks| Message { role, blocks };
     let mut messages = vec![
@@ -173,7 +173,7 @@ fn truncated(block: Block, chars_max: usize) -> Block {
 }
 
 #[test]
-fn what_is_not_json_is_told_or_shown() {
+fn content_that_is_not_json_becomes_text_or_an_attachment() {
     let shown = |content_type: &str, data: &'static [u8]| blocks(&Payload::binary(content_type, data));
     assert_eq!(shown("application/json", b"{bad"), [Block::text("{bad")]);
     assert_eq!(shown("text/plain", b"hello"), [Block::text("hello")]);
@@ -183,7 +183,7 @@ fn what_is_not_json_is_told_or_shown() {
 }
 
 #[test]
-fn words_beside_no_blocks_are_told() {
+fn words_beside_no_blocks_are_sent() {
     let content = |text: &str| blocks(&Payload::from_json_text(text.to_owned()));
     assert_eq!(content(r#"{"text":"ok","blocks":[]}"#), [Block::text("ok")]);
     assert_eq!(content(r#"{"text":"ok","blocks":[{"type":"text","text":"yes"}]}"#), [Block::text("yes")]);

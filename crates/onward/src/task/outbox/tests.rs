@@ -46,7 +46,7 @@ fn what_there_is_no_room_for_shows_as_a_gap_and_the_rest_is_bounded() {
 }
 
 #[test]
-fn what_comes_back_is_said_first() {
+fn frames_that_come_back_are_sent_first() {
     let outbox = Outbox::default();
     outbox.put(text("a"));
     let sent = outbox.take();

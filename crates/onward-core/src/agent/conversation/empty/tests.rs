@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_message_without_a_word_says_nothing() {
+fn a_message_without_a_word_is_empty() {
     let has_content = |json: &str| !is_empty_message(&Payload::from_json_text(json.to_owned()));
     for nothing in [
         r#""""#,

@@ -60,7 +60,7 @@ fn a_log_that_names_a_run_of_another_namespace_anywhere_is_found_out() {
 }
 
 #[test]
-fn a_parent_waits_for_the_child_it_asked_for_and_for_no_other() {
+fn a_parent_waits_for_the_child_it_started_and_for_no_other() {
     let parent = key("default", "p");
     let child_started = ChildStarted {
         call_id: CallId::root(0),

@@ -23,7 +23,7 @@ fn refused(schema: &Value, why: &str) {
 }
 
 #[test]
-fn every_violation_is_told_with_its_place_and_without_the_value() {
+fn every_violation_is_reported_with_its_place_and_without_the_value() {
     let schema = json!({
         "type": "object",
         "properties": {"id": {"type": "string"}, "lines": {"type": "array", "items": {"$ref": "#/$defs/Line"}}, "a/b": {"const": 1}},
