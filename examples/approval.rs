@@ -10,8 +10,8 @@ use onward::{Decide, RunHandle};
 const REFUND: Workflow<u64, String> = Workflow::new("refund");
 
 async fn refund(ctx: Ctx, cents: u64) -> Result<String> {
-    let ask = ctx.approval("refund", format!("Refund {cents} cents?")).show(&cents).deciders(["ada", "grace"]);
-    let decision = ask.within(secs(2)).await?;
+    let approval = ctx.approval("refund", format!("Refund {cents} cents?")).show(&cents).deciders(["ada", "grace"]);
+    let decision = approval.within(secs(2)).await?;
     Ok(match (decision.approved, decision.decided_by) {
         (true, by) => ctx.step("pay", async || pay(cents).await).await? + " by " + &by.unwrap_or_default(),
         (false, Some(by)) => format!("refused by {by}: {}", decision.feedback.unwrap_or_default()),

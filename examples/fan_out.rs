@@ -21,7 +21,7 @@ async fn report(ctx: Ctx, cities: Vec<String>) -> Result<Vec<String>> {
     let checks = join_all_settled(cities.iter().map(|city| ctx.step("check", async move || check(city).await))).await;
     let bad = checks.iter().filter(|check| check.is_err()).count();
     // Prints belong in steps: code in the workflow itself runs again on every replay.
-    ctx.step("tell", async || tell(bad, cities.len()).await).await?;
+    ctx.step("print", async || print_summary(bad, cities.len()).await).await?;
     Ok(lines)
 }
 
@@ -30,7 +30,7 @@ async fn count(city: String) -> Result<usize> {
     Ok(city.len())
 }
 
-async fn tell(bad: usize, all: usize) -> Result<()> {
+async fn print_summary(bad: usize, all: usize) -> Result<()> {
     println!("{bad} of {all} checks failed");
     Ok(())
 }

@@ -31,15 +31,15 @@ async fn main() -> anyhow::Result<()> {
     let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register(agent);
     let onward = builder.start().await?;
     for (id, decision) in [("first", true), ("second", false)] {
-        let ask = r#"Please use refund {"order": "A-17", "cents": 1900}"#;
-        let run = onward.start::<AgentOutcome, _>("cashier", ask).id(id).await?;
+        let request = r#"Please use refund {"order": "A-17", "cents": 1900}"#;
+        let run = onward.start::<AgentOutcome, _>("cashier", request).id(id).await?;
         let is_requested = |view: &RunView| view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval);
-        let asked = run.until(is_requested).await?.awaiting.remove(0).id;
+        let approval_id = run.until(is_requested).await?.awaiting.remove(0).id;
         let question = onward.list_approvals().await?.remove(0);
         println!("{id}: {} {}", question.title, String::from_utf8_lossy(question.show.unwrap_or_else(Payload::null).data()));
         match decision {
-            true => onward.approve(&asked).await?,
-            false => onward.disapprove(&asked, "over the limit").await?,
+            true => onward.approve(&approval_id).await?,
+            false => onward.disapprove(&approval_id, "over the limit").await?,
         };
         println!("{id}: {}", run.result().await?.text);
     }

@@ -29,12 +29,12 @@ async fn main() -> anyhow::Result<()> {
     }
     run.until(|view| view.head.generation == 17 && !view.awaiting.is_empty()).await?;
     let entries = run.entries().await?.entries;
-    let said_by = |role: &str| entries.iter().filter(|entry| entry.role.as_str() == role).count();
-    println!("said: {} by the user, {} by the model", said_by("user"), said_by("assistant"));
-    println!("summaries: {}", if said_by("summary") > 0 { "yes" } else { "no" });
+    let count_by = |role: &str| entries.iter().filter(|entry| entry.role.as_str() == role).count();
+    println!("said: {} by the user, {} by the model", count_by("user"), count_by("assistant"));
+    println!("summaries: {}", if count_by("summary") > 0 { "yes" } else { "no" });
     if let Some(request) = model.scripted.as_ref().and_then(|scripted| scripted.requests().pop()) {
-        let told = request.body["messages"].as_array().map_or(0, Vec::len);
-        println!("sent with the last call: {}", if told < 31 { "a part of it" } else { "everything" });
+        let sent = request.body["messages"].as_array().map_or(0, Vec::len);
+        println!("sent with the last call: {}", if sent < 31 { "a part of it" } else { "everything" });
     }
     run.cancel("enough").await?;
     onward.shutdown().await;

@@ -24,11 +24,11 @@ struct Name(&'static str);
 /// Starts a researcher for each topic and writes a report of their results. A failed researcher is a gap in the report.
 async fn editor(ctx: AgentCtx, topics: Vec<String>) -> Result<String> {
     ctx.turns((), async |()| {
-        let ask = |topic: &String| format!(r#"Ask the library {{"topic": "{topic}"}}"#);
+        let question = |topic: &String| format!(r#"Ask the library {{"topic": "{topic}"}}"#);
         // An equal share for each researcher and for the report; unspent tokens return.
         let share = ctx.budget_left().tokens.map(|left| left / (topics.len() as u64 + 1));
         let slice = Budget { tokens: share, ..Budget::default() };
-        let researchers = topics.iter().map(|topic| ctx.child::<AgentOutcome>("researcher", &ask(topic)).budget(slice));
+        let researchers = topics.iter().map(|topic| ctx.child::<AgentOutcome>("researcher", &question(topic)).budget(slice));
         for (topic, found) in topics.iter().zip(join_all_settled(researchers).await) {
             let note = found.map_or_else(|failure| format!("nothing ({})", failure.message), |outcome| outcome.text);
             ctx.append(Role::User, &format!("About {topic}: {note}")).await?;

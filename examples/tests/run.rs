@@ -49,7 +49,7 @@ fn check(name: &str, expected: &[&str]) {
 }
 
 #[test]
-fn hello_says_it_once() {
+fn hello_prints_it_once() {
     check("hello", &["the run says: Hello, Ada!", "result: Hello, Ada!", "once more: Hello, Ada!", "#5 run_completed"]);
     assert_eq!(output_of("hello").matches("the run says").count(), 1);
 }
@@ -75,7 +75,7 @@ fn saga_undoes_latest_first() {
 }
 
 #[test]
-fn fan_out_keeps_the_order_asked_for() {
+fn fan_out_keeps_the_order_of_the_calls() {
     check("fan-out", &["1 of 20 checks failed", "first: city-1: 6 letters, last: city-20: 7 letters"]);
 }
 
@@ -149,7 +149,7 @@ fn agents_work_together() {
 }
 
 #[test]
-fn a_long_conversation_is_told_shortly() {
+fn a_long_conversation_is_summarized() {
     check("agent-long", &["said: 16 by the user, 16 by the model", "summaries: yes", "sent with the last call: a part of it"]);
 }
 

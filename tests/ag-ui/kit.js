@@ -56,22 +56,22 @@ export async function until(what, found) {
   throw new Error(`${what} did not come`)
 }
 
-/** An agent as a front end has it, and what it was told. */
+/** The AG-UI client of a front end, and the events it received. */
 export function agent(url, threadId, { kind = 'support', ...options } = {}) {
   const agent = new HttpAgent({ url: `${url}/v1/agents/${kind}/ag-ui`, threadId, ...options })
   const events = []
   agent.subscribe({ onEvent: ({ event }) => void events.push(event) })
   const types = () => events.map((event) => event.type)
   let messages = 0
-  const say = async (text, parameters = {}) => {
+  const send = async (text, parameters = {}) => {
     agent.addMessage({ id: `${threadId}-u${++messages}`, role: 'user', content: text })
     events.length = 0
     return agent.runAgent(parameters)
   }
-  return { agent, events, types, say, last: () => events.at(-1) }
+  return { agent, events, types, send, last: () => events.at(-1) }
 }
 
-/** The frames of a run's stream, from `offset` on, until `enough` says so. */
+/** The frames of a run's stream, from `offset` on, until `enough` returns true. */
 export async function frames(url, run, { offset, enough, onFrame }) {
   const all = []
   const abort = new AbortController()

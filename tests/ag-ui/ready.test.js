@@ -1,4 +1,4 @@
-// The same front end before the ready-made loop: a model that answers by script, its tools, and a person who decides.
+// The same front end with the built-in agent loop: a scripted model, its tools, and approvals.
 
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -9,7 +9,7 @@ const KIND = { kind: 'ready' }
 const BOTH = 'refund and weather, please: {"cents": 20, "city": "Oslo"}'
 const REFUND = 'refund {"cents": 20}'
 
-const said = (messages) => messages.map(({ role, content }) => [role, content])
+const texts = (messages) => messages.map(({ role, content }) => [role, content])
 const roles = (messages) => messages.map(({ role }) => role)
 
 describe('AG-UI before the ready-made loop', () => {
@@ -26,9 +26,9 @@ describe('AG-UI before the ready-made loop', () => {
   after(() => Promise.all(ends.map((end) => end())))
 
   test('turns are streamed, and end when the agent waits', async () => {
-    const { say, events, last, agent: client } = agent(url, 'text', KIND)
+    const { send, events, last, agent: client } = agent(url, 'text', KIND)
     for (const word of ['hello', 'goodbye']) {
-      await say(word)
+      await send(word)
       const text = events.filter(({ type }) => type === 'TEXT_MESSAGE_CONTENT').map(({ delta }) => delta).join('')
       assert.ok(text.startsWith(`You said: ${word}`), text)
       assert.deepEqual(last().outcome, { type: 'success' })
@@ -36,14 +36,14 @@ describe('AG-UI before the ready-made loop', () => {
       assert.equal(client.messages.at(-1).content, text)
     }
     assert.deepEqual(roles(client.messages), ['user', 'assistant', 'user', 'assistant'])
-    assert.deepEqual([client.messages[0].id, client.messages[2].id], ['text-u1', 'text-u2'], 'what a person said keeps its id')
+    assert.deepEqual([client.messages[0].id, client.messages[2].id], ['text-u1', 'text-u2'], 'a message of the user keeps its id')
     const page = agent(url, 'text', KIND)
     await page.agent.runAgent()
-    assert.deepEqual(said(page.agent.messages), said(client.messages))
+    assert.deepEqual(texts(page.agent.messages), texts(client.messages))
     assert.deepEqual(page.agent.messages.map(({ id }) => id).filter((id) => id.startsWith('text-u')), ['text-u1', 'text-u2'])
   })
 
-  test('what is said in parts is told as what it says', async () => {
+  test('a message in parts is one text for the model', async () => {
     const { agent: client } = agent(url, 'parts', KIND)
     const content = ['hello', ' there'].map((text) => ({ type: 'text', text }))
     for (const id of ['p1', 'p2']) {
@@ -53,8 +53,8 @@ describe('AG-UI before the ready-made loop', () => {
     }
   })
 
-  test('what is attached stays with its message, and is sent back as it was told', async () => {
-    const { agent: client, say } = agent(url, 'attached', KIND)
+  test('an attachment stays with its message, and is sent back unchanged', async () => {
+    const { agent: client, send } = agent(url, 'attached', KIND)
     const image = { type: 'image', source: { type: 'data', value: 'aGV5', mimeType: 'image/png' } }
     const kept = { type: 'audio', source: { type: 'file', provider: 'onward', value: '9f'.repeat(32), mimeType: 'audio/wav' } }
     const contents = [[{ type: 'text', text: 'see' }, image], [image], [{ type: 'text', text: 'hear' }, kept]]
@@ -65,20 +65,20 @@ describe('AG-UI before the ready-made loop', () => {
     client.addMessage({ id: 'a3', role: 'user', content: [{ type: 'binary', mimeType: 'application/pdf', url: 'http://x/y' }] })
     await client.runAgent()
     contents.push([{ type: 'document', source: { type: 'url', value: 'http://x/y', mimeType: 'application/pdf' } }])
-    const told = (messages) => messages.filter(({ role }) => role === 'user').map(({ content }) => content)
-    assert.deepEqual(told(client.messages), contents)
+    const userContents = (messages) => messages.filter(({ role }) => role === 'user').map(({ content }) => content)
+    assert.deepEqual(userContents(client.messages), contents)
     const page = agent(url, 'attached', KIND)
     await page.agent.runAgent()
     assert.deepEqual(page.agent.messages.map(({ content }) => content), client.messages.map(({ content }) => content))
-    await say('thanks')
-    assert.deepEqual(told(client.messages), [...contents, 'thanks'])
+    await send('thanks')
+    assert.deepEqual(userContents(client.messages), [...contents, 'thanks'])
     const { entries } = await (await fetch(`${url}/v1/runs/ready:attached/entries`)).json()
-    assert.equal(entries.length, 10, 'nothing is said twice')
+    assert.equal(entries.length, 10, 'no entry is duplicated')
   })
 
   test('tool calls and their results are shown', async () => {
-    const { say, types, agent: client } = agent(url, 'tools', KIND)
-    await say('weather {"city": "Oslo"}')
+    const { send, types, agent: client } = agent(url, 'tools', KIND)
+    await send('weather {"city": "Oslo"}')
     for (const type of ['TOOL_CALL_START', 'TOOL_CALL_ARGS', 'TOOL_CALL_END', 'TOOL_CALL_RESULT']) {
       assert.ok(types().includes(type), `${type} in ${types()}`)
     }
@@ -95,29 +95,29 @@ describe('AG-UI before the ready-made loop', () => {
       [{ status: 'cancelled' }, /^refund says: .*declined.*: canceled/],
     ]
     for (const [number, [decision, answer]] of decisions.entries()) {
-      const { say, last, agent: client } = agent(url, `refund-${number}`, KIND)
-      await say(REFUND)
+      const { send, last, agent: client } = agent(url, `refund-${number}`, KIND)
+      await send(REFUND)
       assert.equal(last().outcome.type, 'interrupt')
       const [interrupt, ...others] = last().outcome.interrupts
       assert.equal(others.length, 0)
       assert.equal(interrupt.message, 'Call the tool `refund`?')
       assert.deepEqual(interrupt.metadata.show.json, { tool: 'refund', arguments: { cents: 20 } })
       assert.equal(client.pendingInterrupts.length, 1)
-      assert.deepEqual(roles(client.messages), ['user', 'assistant'], 'nothing is done before somebody decides')
+      assert.deepEqual(roles(client.messages), ['user', 'assistant'], 'nothing is done before the decision')
       await client.runAgent({ resume: [{ interruptId: interrupt.id, ...decision }] })
       assert.deepEqual(last().outcome, { type: 'success' })
       assert.match(client.messages.at(-1).content, answer)
       assert.deepEqual(roles(client.messages), ['user', 'assistant', 'tool', 'assistant'])
       assert.equal(client.pendingInterrupts.length, 0)
       // And the conversation goes on.
-      await say('thanks')
+      await send('thanks')
       assert.ok(client.messages.at(-1).content.startsWith('You said: thanks'))
     }
   })
 
-  test('the other tool of the same answer does not wait, and the model hears of both at once', async () => {
-    const { say, last, types, agent: client } = agent(url, 'both', KIND)
-    await say(BOTH)
+  test('the other tool of the same answer does not wait, and the model gets both results at once', async () => {
+    const { send, last, types, agent: client } = agent(url, 'both', KIND)
+    await send(BOTH)
     const [interrupt] = last().outcome.interrupts
     assert.deepEqual(interrupt.metadata.show.json.tool, 'refund')
     await client.runAgent({ resume: [{ interruptId: interrupt.id, status: 'resolved', payload: { approved: true } }] })
@@ -127,8 +127,8 @@ describe('AG-UI before the ready-made loop', () => {
   })
 
   test('what an agent below asks is an interrupt of the thread, and resume decides it', async () => {
-    const { say, last, agent: client } = agent(url, 'below', { kind: 'boss' })
-    await say('desk {"task": "refund {\\"cents\\": 20}"}')
+    const { send, last, agent: client } = agent(url, 'below', { kind: 'boss' })
+    await send('desk {"task": "refund {\\"cents\\": 20}"}')
     const [interrupt, ...others] = last().outcome.interrupts
     assert.equal(others.length, 0)
     assert.equal(interrupt.message, 'ready asks: Call the tool `refund`?')
@@ -145,34 +145,34 @@ describe('AG-UI before the ready-made loop', () => {
   })
 
   test('why a conversation was stopped is the result of its turn', async () => {
-    const { say, last, agent: client } = agent(url, 'stopped', { kind: 'brief' })
-    const { result } = await say('weather {"city": "Oslo"}')
+    const { send, last, agent: client } = agent(url, 'stopped', { kind: 'brief' })
+    const { result } = await send('weather {"city": "Oslo"}')
     assert.deepEqual(result, { stop: 'max_turns' })
     assert.deepEqual(last().outcome, { type: 'success' })
     assert.deepEqual(roles(client.messages), ['user', 'assistant', 'tool'])
-    assert.equal((await say('hello')).result, undefined)
+    assert.equal((await send('hello')).result, undefined)
   })
 
-  test('a message that says nothing is refused, and the next one is heard', async () => {
-    const { say, agent: client } = agent(url, 'empty', KIND)
-    await assert.rejects(say(''), /message_empty/)
-    await say('hello')
+  test('an empty message is refused, and the next one is accepted', async () => {
+    const { send, agent: client } = agent(url, 'empty', KIND)
+    await assert.rejects(send(''), /message_empty/)
+    await send('hello')
     assert.equal(client.messages.length, 2, JSON.stringify(client.messages))
     assert.ok(client.messages[1].content.startsWith('You said: hello'))
   })
 
   test('two clients on one thread see the same conversation, each with its own words under its own ids', async () => {
     const first = agent(url, 'shared', KIND)
-    await first.say('hello')
+    await first.send('hello')
     const second = agent(url, 'shared', KIND)
     second.agent.addMessage({ id: 'second-u1', role: 'user', content: 'from the other side' })
-    const both = await Promise.allSettled([first.say('from here'), second.agent.runAgent()])
+    const both = await Promise.allSettled([first.send('from here'), second.agent.runAgent()])
     assert.deepEqual(both.map(({ status }) => status), ['fulfilled', 'fulfilled'], JSON.stringify(both))
     await Promise.all([first.agent.runAgent(), second.agent.runAgent()])
-    assert.deepEqual(said(first.agent.messages), said(second.agent.messages))
+    assert.deepEqual(texts(first.agent.messages), texts(second.agent.messages))
     for (const { agent: client } of [first, second]) {
       const ids = client.messages.map(({ id }) => id)
-      assert.equal(new Set(ids).size, ids.length, 'nothing stands there twice')
+      assert.equal(new Set(ids).size, ids.length, 'no message is duplicated')
       const of = (words) => client.messages.filter(({ role, content }) => role === 'user' && content === words).map(({ id }) => id)
       assert.deepEqual(of('from here'), ['shared-u2'])
       assert.deepEqual(of('from the other side'), ['second-u1'])
@@ -181,28 +181,28 @@ describe('AG-UI before the ready-made loop', () => {
 
   test('a page that is loaded anew finds the open question', async () => {
     const first = agent(url, 'anew', KIND)
-    await first.say(REFUND)
+    await first.send(REFUND)
     const page = agent(url, 'anew', KIND)
     await page.agent.runAgent()
     assert.deepEqual(page.last().outcome, first.last().outcome)
-    assert.deepEqual(said(page.agent.messages), said(first.agent.messages))
+    assert.deepEqual(texts(page.agent.messages), texts(first.agent.messages))
     const [interrupt] = page.last().outcome.interrupts
     await page.agent.runAgent({ resume: [{ interruptId: interrupt.id, status: 'resolved', payload: { approved: true } }] })
     assert.match(page.agent.messages.at(-1).content, /paid back$/)
-    // Who comes second is told what was decided, and changes nothing.
+    // The second client gets the decision, and changes nothing.
     const no = { resume: [{ interruptId: interrupt.id, status: 'resolved', payload: { approved: false } }] }
     await assert.rejects(first.agent.runAgent(no), /signal_lost/)
     const again = agent(url, 'anew', KIND)
     await again.agent.runAgent()
-    assert.deepEqual(said(again.agent.messages), said(page.agent.messages))
+    assert.deepEqual(texts(again.agent.messages), texts(page.agent.messages))
   })
 })
 
 test('a question outlives the worker that asked it', async (context) => {
   const { url } = await server(context)
   const first = await worker(context, url)
-  const { say, last, agent: client } = agent(url, 'killed', KIND)
-  await say(REFUND)
+  const { send, last, agent: client } = agent(url, 'killed', KIND)
+  await send(REFUND)
   const [interrupt] = last().outcome.interrupts
   await end(first)
   await worker(context, url)

@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test'
 
 import { agent, server, until, worker } from './kit.js'
 
-const ANSWER = (said) => `You said: ${said}. That is an answer with a few words in it.`
+const ANSWER = (message) => `You said: ${message}. That is an answer with a few words in it.`
 
 describe('AG-UI', () => {
   let url
@@ -21,8 +21,8 @@ describe('AG-UI', () => {
   after(() => Promise.all(ends.map((end) => end())))
 
   test('a turn is streamed word by word, and ends when the agent waits', async () => {
-    const { types, events, say, agent: client } = agent(url, 'text')
-    await say('hello')
+    const { types, events, send, agent: client } = agent(url, 'text')
+    await send('hello')
     assert.equal(types()[0], 'RUN_STARTED')
     assert.ok(types().filter((type) => type === 'TEXT_MESSAGE_CONTENT').length > 1, types().join())
     const text = events.filter((event) => event.type === 'TEXT_MESSAGE_CONTENT').map((event) => event.delta)
@@ -35,13 +35,13 @@ describe('AG-UI', () => {
       ['user', 'hello'],
       ['assistant', ANSWER('hello')],
     ])
-    assert.equal(client.messages[0].id, 'text-u1', 'what a person said keeps its id')
+    assert.equal(client.messages[0].id, 'text-u1', 'a message of the user keeps its id')
   })
 
   test('a second turn goes on in the same thread', async () => {
-    const { say, agent: client } = agent(url, 'two')
-    await say('one')
-    await say('two')
+    const { send, agent: client } = agent(url, 'two')
+    await send('one')
+    await send('two')
     assert.deepEqual(client.messages.map(({ role, content }) => [role, content]), [
       ['user', 'one'],
       ['assistant', ANSWER('one')],
@@ -52,36 +52,36 @@ describe('AG-UI', () => {
     assert.equal(run.status, 'waiting')
   })
 
-  test('a request that is repeated says nothing twice', async () => {
-    const { say, agent: client } = agent(url, 'again')
-    await say('one')
-    await say('two')
+  test('a repeated request adds nothing', async () => {
+    const { send, agent: client } = agent(url, 'again')
+    await send('one')
+    await send('two')
     const other = agent(url, 'again', { initialMessages: client.messages.slice(0, 3) })
     await other.agent.runAgent()
-    const said = (messages) => messages.map(({ role, content }) => [role, content])
-    assert.deepEqual(said(other.agent.messages), said(client.messages))
-    const nobody = agent(url, 'again', { initialMessages: client.messages.slice(0, 1) })
-    await nobody.agent.runAgent()
-    assert.deepEqual(said(nobody.agent.messages), said(client.messages))
+    const texts = (messages) => messages.map(({ role, content }) => [role, content])
+    assert.deepEqual(texts(other.agent.messages), texts(client.messages))
+    const partial = agent(url, 'again', { initialMessages: client.messages.slice(0, 1) })
+    await partial.agent.runAgent()
+    assert.deepEqual(texts(partial.agent.messages), texts(client.messages))
     const entries = await (await fetch(`${url}/v1/runs/support:again`)).json()
     assert.equal(entries.status, 'waiting')
   })
 
   test('a page that is loaded anew finds the conversation', async () => {
-    const { say, agent: client } = agent(url, 'anew')
-    await say('hello')
+    const { send, agent: client } = agent(url, 'anew')
+    await send('hello')
     const page = agent(url, 'anew')
     await page.agent.runAgent()
     assert.deepEqual(page.agent.messages.map(({ role, content }) => [role, content]), client.messages.map(({ role, content }) => [role, content]))
-    const empty = agent(url, 'nobody-was-here')
+    const empty = agent(url, 'unused')
     await empty.agent.runAgent()
     assert.deepEqual(empty.types(), ['RUN_STARTED', 'MESSAGES_SNAPSHOT', 'RUN_FINISHED'])
-    assert.equal((await fetch(`${url}/v1/runs/support:nobody-was-here`)).status, 404)
+    assert.equal((await fetch(`${url}/v1/runs/support:unused`)).status, 404)
   })
 
   test('tool calls and their results are shown', async () => {
-    const { say, types, events, agent: client } = agent(url, 'tools')
-    await say('tool')
+    const { send, types, events, agent: client } = agent(url, 'tools')
+    await send('tool')
     for (const type of ['TOOL_CALL_START', 'TOOL_CALL_ARGS', 'TOOL_CALL_END', 'TOOL_CALL_RESULT']) {
       assert.ok(types().includes(type), `${type} in ${types()}`)
     }
@@ -93,9 +93,9 @@ describe('AG-UI', () => {
     assert.equal(client.messages[2].toolCallId, 'call-1')
   })
 
-  test('reasoning is told apart from the answer', async () => {
-    const { say, events } = agent(url, 'think')
-    await say('think')
+  test('reasoning is separate from the answer', async () => {
+    const { send, events } = agent(url, 'think')
+    await send('think')
     const thought = events.filter((event) => event.type === 'REASONING_MESSAGE_CONTENT').map((event) => event.delta)
     assert.equal(thought.join(''), 'let me see')
     const text = events.filter((event) => event.type === 'TEXT_MESSAGE_CONTENT').map((event) => event.delta)
@@ -103,9 +103,9 @@ describe('AG-UI', () => {
   })
 
   test('an approval is an interrupt, and resume decides it', async () => {
-    for (const [approved, said] of [[true, 'refunded'], [false, 'not refunded']]) {
-      const { say, last, agent: client } = agent(url, `refund-${approved}`)
-      await say('refund')
+    for (const [approved, expected] of [[true, 'refunded'], [false, 'not refunded']]) {
+      const { send, last, agent: client } = agent(url, `refund-${approved}`)
+      await send('refund')
       const { outcome } = last()
       assert.equal(outcome.type, 'interrupt')
       assert.equal(outcome.interrupts[0].message, 'Refund 20 EUR?')
@@ -114,42 +114,42 @@ describe('AG-UI', () => {
       const resume = [{ interruptId: outcome.interrupts[0].id, status: 'resolved', payload: { approved } }]
       await client.runAgent({ resume })
       assert.deepEqual(last().outcome, { type: 'success' })
-      assert.equal(client.messages.at(-1).content, said)
+      assert.equal(client.messages.at(-1).content, expected)
       assert.equal(client.pendingInterrupts.length, 0)
     }
-    const { say, last, agent: client } = agent(url, 'refund-canceled')
-    await say('refund')
+    const { send, last, agent: client } = agent(url, 'refund-canceled')
+    await send('refund')
     await client.runAgent({ resume: [{ interruptId: last().outcome.interrupts[0].id, status: 'cancelled' }] })
     assert.equal(client.messages.at(-1).content, 'not refunded')
   })
 
   test('what an attempt takes back is gone from the screen', async () => {
-    const { say, types, agent: client } = agent(url, 'flaky')
+    const { send, types, agent: client } = agent(url, 'flaky')
     const seen = []
     client.subscribe({ onMessagesChanged: ({ messages }) => void seen.push(messages.map(({ content }) => content)) })
-    await say('flaky')
+    await send('flaky')
     assert.ok(types().filter((type) => type === 'MESSAGES_SNAPSHOT').length > 2, types().join())
     assert.deepEqual(client.messages.map(({ content }) => content), ['flaky', ANSWER('flaky')])
     assert.ok(seen.every((contents) => contents.filter((content) => content?.startsWith('You said')).length <= 1), 'one draft at a time')
   })
 
   test('the state of the run is the state of the agent', async () => {
-    const { say, types, agent: client } = agent(url, 'state')
-    await say('note remember the milk')
+    const { send, types, agent: client } = agent(url, 'state')
+    await send('note remember the milk')
     assert.ok(types().includes('STATE_SNAPSHOT'))
     assert.deepEqual(client.state, { note: 'remember the milk' })
   })
 
   test('what the run ends with is the result, and its failure an error', async () => {
     const done = agent(url, 'bye')
-    await done.say('bye')
+    await done.send('bye')
     assert.equal(done.last().type, 'RUN_FINISHED')
-    const { say, events, agent: client } = agent(url, 'fails')
-    await say('fail').catch(() => {})
+    const { send, events, agent: client } = agent(url, 'fails')
+    await send('fail').catch(() => {})
     const error = events.find((event) => event.type === 'RUN_ERROR')
     assert.equal(error.code, 'model_broken')
     assert.match(error.message, /the model is broken/)
-    // A thread whose run has failed takes nothing more, and says so.
+    // A thread whose run has failed accepts no more messages, and returns an error.
     client.addMessage({ id: 'more', role: 'user', content: 'more' })
     await assert.rejects(client.runAgent(), /409|closed|ended/)
   })

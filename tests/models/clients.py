@@ -20,7 +20,7 @@ def setUpModule():
         if found:
             url = found.group(1)
             return
-    raise RuntimeError("the server told no address")
+    raise RuntimeError("the server printed no address")
 
 
 def tearDownModule():

@@ -55,14 +55,14 @@ class OpenAI(Scripted):
         self.assertEqual(control("GET", "/script")["requests"][0]["body"]["messages"][1]["content"], "hello")
 
     def test_a_turn_with_tools(self):
-        asked = self.ask(tools=self.TOOLS).choices[0]
-        self.assertEqual(asked.finish_reason, "tool_calls")
-        [call] = asked.message.tool_calls
+        first = self.ask(tools=self.TOOLS).choices[0]
+        self.assertEqual(first.finish_reason, "tool_calls")
+        [call] = first.message.tool_calls
         self.assertEqual((call.function.name, json.loads(call.function.arguments)), ("weather", ARGUMENTS))
-        messages = USER + [asked.message, {"role": "tool", "tool_call_id": call.id, "content": "rain"}]
-        told = self.ask(messages, tools=self.TOOLS)
-        self.assertEqual(told.choices[0].message.content, "weather says: rain")
-        self.assertGreater(told.usage.prompt_tokens_details.cached_tokens, 0)
+        messages = USER + [first.message, {"role": "tool", "tool_call_id": call.id, "content": "rain"}]
+        reply = self.ask(messages, tools=self.TOOLS)
+        self.assertEqual(reply.choices[0].message.content, "weather says: rain")
+        self.assertGreater(reply.usage.prompt_tokens_details.cached_tokens, 0)
         with self.assertRaises(openai.BadRequestError):
             self.ask(messages[:2])
 
@@ -146,18 +146,18 @@ class Anthropic(Scripted):
 
     def test_a_turn_with_tools_and_reasoning(self):
         thinking = {"type": "enabled", "budget_tokens": 1024}
-        asked = self.ask(tools=self.TOOLS, thinking=thinking)
-        self.assertEqual([block.type for block in asked.content], ["thinking", "text", "tool_use"])
-        call = asked.content[2]
-        self.assertEqual((call.input, asked.stop_reason), (ARGUMENTS, "tool_use"))
+        first = self.ask(tools=self.TOOLS, thinking=thinking)
+        self.assertEqual([block.type for block in first.content], ["thinking", "text", "tool_use"])
+        call = first.content[2]
+        self.assertEqual((call.input, first.stop_reason), (ARGUMENTS, "tool_use"))
         result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "rain"}]}
-        messages = USER + [{"role": "assistant", "content": asked.content}, result]
-        told = self.ask(messages, tools=self.TOOLS, thinking=thinking)
-        self.assertEqual(told.content[1].text, "weather says: rain")
-        self.assertGreater(told.usage.cache_read_input_tokens, 0)
+        messages = USER + [{"role": "assistant", "content": first.content}, result]
+        reply = self.ask(messages, tools=self.TOOLS, thinking=thinking)
+        self.assertEqual(reply.content[1].text, "weather says: rain")
+        self.assertGreater(reply.usage.cache_read_input_tokens, 0)
         with self.assertRaises(anthropic.BadRequestError):
             self.ask(messages[:2])
-        forged = [block.model_dump() for block in asked.content]
+        forged = [block.model_dump() for block in first.content]
         forged[0]["thinking"] += "!"
         with self.assertRaises(anthropic.BadRequestError):
             self.ask(USER + [{"role": "assistant", "content": forged}, result])

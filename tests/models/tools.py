@@ -101,11 +101,11 @@ class EverythingOverHttp(Everything, unittest.TestCase):
         calling.stdin.close()
         time.sleep(2)  # it has begun by then, or is refused below
         served.end()
-        told = json.loads(calling.stdout.read())
+        report = json.loads(calling.stdout.read())
         calling.stdout.close()
         calling.wait()
-        self.assertIn(told["code"], ("mcp_server_gone", "mcp_server_unreachable"))
-        self.assertEqual(told["may_have_acted"], told["code"] == "mcp_server_gone")
+        self.assertIn(report["code"], ("mcp_server_gone", "mcp_server_unreachable"))
+        self.assertEqual(report["may_have_acted"], report["code"] == "mcp_server_gone")
 
 
 class Python(Source):

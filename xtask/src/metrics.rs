@@ -19,9 +19,9 @@ pub fn check(repository: &Repository) -> Result<()> {
     let server = Server::start(Command::new(binary).arg("--data").arg(&data).args(["--json", "dev", "--port", "0"]))?;
     let address = server.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
     // A request of each kind, so that there are lines with labels.
-    ask(&address, "POST", "/v1/runs", r#"{"kind":"order","id":"one","input":1}"#)?;
-    ask(&address, "PUT", "/v1/external/two", r#"{"kind":"order","status":"running"}"#)?;
-    let page = ask(&address, "GET", "/metrics", "")?;
+    request(&address, "POST", "/v1/runs", r#"{"kind":"order","id":"one","input":1}"#)?;
+    request(&address, "PUT", "/v1/external/two", r#"{"kind":"order","status":"running"}"#)?;
+    let page = request(&address, "GET", "/metrics", "")?;
     if !page.contains("onward_store_sync_seconds_total") || !page.contains(r#"onward_http_requests_total{method="PUT""#) {
         bail!("the page lacks expected metrics:\n{page}");
     }
@@ -41,7 +41,7 @@ pub fn check(repository: &Repository) -> Result<()> {
 }
 
 /// Returns the body of the response.
-fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<String> {
+fn request(address: &str, method: &str, path: &str, body: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address)?;
     let length = body.len();
     write!(

@@ -16,7 +16,7 @@ use crate::Plan;
 use crate::machine::{cpu, disk_bytes, median, resident};
 
 const SYSTEM_BYTES: usize = 20 * 1024;
-const SAID_BYTES: usize = 1024;
+const ANSWER_BYTES: usize = 1024;
 
 /// Length of the resumed conversation.
 const ENTRIES: u32 = 10_000;
@@ -51,13 +51,13 @@ impl Model {
 /// Serves the model, in the process of [`Model`].
 pub async fn serve_model() -> Result<()> {
     let model = ScriptedModel::start().await?;
-    model.rule(Rule::always(ScriptedReply::text(&"a".repeat(SAID_BYTES))));
+    model.rule(Rule::always(ScriptedReply::text(&"a".repeat(ANSWER_BYTES))));
     println!("{}", model.url());
     std::future::pending().await
 }
 
 fn message(number: u32) -> String {
-    format!("{number:<SAID_BYTES$}")
+    format!("{number:<ANSWER_BYTES$}")
 }
 
 /// Answers `turns` messages and completes.

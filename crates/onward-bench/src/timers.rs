@@ -85,14 +85,14 @@ async fn measure<F: Future<Output = Result<(onward::Builder, Option<ServerProces
     let onward = with_sleepers(builder, &fired).start().await?;
     let begun = Instant::now();
     let over = Arc::new(AtomicBool::new(false));
-    let asking = tokio::spawn(ask(onward.clone(), over.clone()));
+    let measurement = tokio::spawn(measure_requests(onward.clone(), over.clone()));
     let mut drained = None;
     while drained.is_none() && begun.elapsed() < Duration::from_secs(300) {
         tokio::time::sleep(Duration::from_millis(20)).await;
         drained = (fired.load(Ordering::Relaxed) >= count).then(|| begun.elapsed());
     }
     over.store(true, Ordering::Relaxed);
-    let (starts, reads) = asking.await??;
+    let (starts, reads) = measurement.await??;
     let drained = drained.unwrap_or_else(|| begun.elapsed()).as_secs_f64();
     plan.report(&format!("{store}.timers.drained"), fired.load(Ordering::Relaxed) as f64, "");
     plan.report(&format!("{store}.timers.drain_s"), drained, "s");
@@ -122,7 +122,7 @@ async fn start_sleepers(onward: &Onward, count: u64, due_at: u64) -> Result<()> 
 }
 
 /// Starts runs and reads them until the drain is over; returns the duration of each request in milliseconds.
-async fn ask(onward: Onward, over: Arc<AtomicBool>) -> Result<(Vec<f64>, Vec<f64>)> {
+async fn measure_requests(onward: Onward, over: Arc<AtomicBool>) -> Result<(Vec<f64>, Vec<f64>)> {
     let (mut starts, mut reads) = (Vec::new(), Vec::new());
     while !over.load(Ordering::Relaxed) {
         let begun = Instant::now();
@@ -138,10 +138,10 @@ async fn ask(onward: Onward, over: Arc<AtomicBool>) -> Result<(Vec<f64>, Vec<f64
 
 async fn requests(onward: &Onward, span: Duration) -> Result<Vec<f64>> {
     let over = Arc::new(AtomicBool::new(false));
-    let asking = tokio::spawn(ask(onward.clone(), over.clone()));
+    let measurement = tokio::spawn(measure_requests(onward.clone(), over.clone()));
     tokio::time::sleep(span).await;
     over.store(true, Ordering::Relaxed);
-    Ok(asking.await??.0)
+    Ok(measurement.await??.0)
 }
 
 fn now_ms() -> u64 {

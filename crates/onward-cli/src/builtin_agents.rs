@@ -23,7 +23,7 @@ use crate::error::Mistake;
 use tools::McpTools;
 
 /// Delay between attempts to reach an MCP server.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// The validated tables of the settings.
 pub struct BuiltinAgents {
@@ -285,7 +285,7 @@ async fn start_agent_worker(
                 has_warned = true;
             }
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 

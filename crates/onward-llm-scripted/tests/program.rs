@@ -18,8 +18,8 @@ impl Program {
         let mut process = Command::new(env!("CARGO_BIN_EXE_scripted-model")).arg("0").stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
-        let address = told["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        let address = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
         Program { process, address }
     }
 
@@ -49,7 +49,7 @@ impl Drop for Program {
 }
 
 #[test]
-fn answers_come_first_then_rules_then_what_it_says_by_itself() {
+fn answers_come_first_then_rules_then_the_persona() {
     let program = Program::start();
     assert_eq!(program.send("POST", "/script/answers", &json!({"parts": [{"text": "first"}]})).0, 204);
     let rule = json!({"when": {"user_says": "hello", "turn": 0}, "answer": {"parts": [{"text": "once"}]}, "times": 1});
@@ -58,9 +58,9 @@ fn answers_come_first_then_rules_then_what_it_says_by_itself() {
     assert_eq!(program.ask("good day"), (200, json!("You said: good day")));
     assert_eq!(program.ask("oh, hello"), (200, json!("once")));
     assert_eq!(program.ask("oh, hello"), (200, json!("You said: oh, hello")));
-    let (_, told) = program.send("GET", "/script", &Value::Null);
+    let (_, script) = program.send("GET", "/script", &Value::Null);
     assert_eq!(
-        (&told["request_count"], &told["requests"][2]["body"]["messages"][0]["content"]),
+        (&script["request_count"], &script["requests"][2]["body"]["messages"][0]["content"]),
         (&json!(4), &json!("oh, hello"))
     );
     assert_eq!(program.send("DELETE", "/script", &Value::Null).0, 204);

@@ -26,8 +26,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match outcome {
         Ok(reply) => println!("{}", json!({ "reply": reply })),
         Err(error) => {
-            let told = json!({"code": error.code(), "retryable": error.is_retryable(), "retry_after": error.retry_after()});
-            println!("{}", json!({ "error": error, "means": told }));
+            let details = json!({"code": error.code(), "retryable": error.is_retryable(), "retry_after": error.retry_after()});
+            println!("{}", json!({ "error": error, "means": details }));
         }
     }
     Ok(())

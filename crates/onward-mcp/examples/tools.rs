@@ -15,17 +15,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: tools TRANSPORT [NAME]".into());
     };
     let settings = McpServerSettings::new(serde_json::from_str(transport)?);
-    let told = match work(&settings, tool.first()).await {
-        Ok(told) => told,
+    let output = match work(&settings, tool.first()).await {
+        Ok(output) => output,
         Err(error) => json!({"error": error, "code": error.code(), "may_have_acted": error.may_have_acted()}),
     };
-    println!("{told}");
+    println!("{output}");
     Ok(())
 }
 
 async fn work(settings: &McpServerSettings, tool: Option<&String>) -> Result<Value, ToolError> {
     let source = McpServer::open(settings).await?;
-    let told = match tool {
+    let output = match tool {
         None => {
             let offered = source.tools().await?;
             json!({ "tools": offered.into_iter().map(|tool| tool.schema).collect::<Vec<_>>() })
@@ -38,5 +38,5 @@ async fn work(settings: &McpServerSettings, tool: Option<&String>) -> Result<Val
         }
     };
     source.close().await;
-    Ok(told)
+    Ok(output)
 }

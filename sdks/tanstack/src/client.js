@@ -1,9 +1,9 @@
-// Requests to an Onward server: keys, namespaces, problems, and the repeats that a bad network needs.
+// Requests to an Onward server: keys, namespaces, error responses, and retries after network errors.
 
 const TRIES = 5
 const PAUSE_MS = 50
 
-/** What the server said instead of yes; `code` has a page in its docs/errors. */
+/** An error response of the server; `code` has a page in its docs/errors. */
 export class OnwardError extends Error {
   name = 'OnwardError'
 
@@ -32,24 +32,24 @@ export class Client {
     this.onError = onError
   }
 
-  /** What is there, or `undefined`. */
+  /** Returns the resource, or `undefined` if it does not exist. */
   async get(path) {
     const response = await this.#send('GET', path)
     return response.status === 404 ? undefined : response.json()
   }
 
-  /** Writes once, however often it is sent: the id makes a repeat after a lost answer the same write. */
+  /** Writes once: with the same id, a retry after a lost response is the same write. */
   async write(method, path, body) {
     const response = await this.#send(method, path, { ...body, append_id: globalThis.crypto.randomUUID() })
     return response.json()
   }
 
-  /** What is gone already is gone. */
+  /** Deletes the resource; succeeds if it does not exist. */
   async delete(path) {
     await this.#send('DELETE', path)
   }
 
-  /** The server's events as they come; the caller reads the body. */
+  /** Opens a stream of server-sent events; the caller reads the body. */
   stream(path, signal) {
     const headers = { ...this.#headers, accept: 'text/event-stream' }
     return this.#fetch(this.#url + path, { headers, signal })

@@ -1,4 +1,4 @@
-// Tailing a run's events over a connection that may break at any moment.
+// Follows the events of a run, and reconnects if the connection breaks.
 
 import { pause, problem } from './client.js'
 
@@ -22,10 +22,10 @@ async function tail(client, path, from, onEvent, signal) {
           if (signal.aborted) return
           next = index + 1
           wait = PAUSE_MS
-          tell(onEvent, event, index)
+          notify(onEvent, event, index)
         }
       } else if (response.status === 404 || response.status >= 500) {
-        // Nobody has begun the run yet, or the server cannot serve now.
+        // The run does not exist yet, or the server is unavailable.
         await response.body?.cancel()
       } else {
         throw Object.assign(await problem(response), { final: true })
@@ -39,12 +39,12 @@ async function tail(client, path, from, onEvent, signal) {
   }
 }
 
-/** A subscriber's mistake is its own. */
-function tell(onEvent, event, index) {
+/** Calls the subscriber and ignores its errors, like the other stores of the library: they must not end the subscription. */
+function notify(onEvent, event, index) {
   try {
     onEvent(event, index)
   } catch {
-    // As in every other store of the library: it must not end the subscription.
+    // The error belongs to the subscriber.
   }
 }
 

@@ -1,4 +1,4 @@
-// A RunStore of @tanstack/workflow-core that keeps its runs on an Onward server.
+// A `RunStore` of @tanstack/workflow-core on an Onward server.
 
 export { onwardRunStore } from './run-store.js'
 export { recoverRun } from './recover.js'

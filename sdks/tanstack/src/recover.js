@@ -1,4 +1,4 @@
-// A run whose process died in the middle of a step is marked as running, and the library offers no way to drive it on.
+// A run whose process died during a step stays marked as running, and the library cannot resume it.
 
 import { runWorkflow } from '@tanstack/workflow-core'
 
@@ -6,11 +6,11 @@ const RECOVERED = '__recovered'
 const WAITS = ['SIGNAL_AWAITED', 'APPROVAL_REQUESTED']
 
 /**
- * Drives a run on whose process is gone, in the middle of a step or between an answer and what it leads to. Steps that finished are not
- * run again; the one that was running is.
+ * Resumes a run whose process died, during a step or after an input was recorded. Completed steps are not executed again; the
+ * interrupted step is.
  *
- * The run is made to wait for a signal of its own, which is then delivered: the log says that it was recovered, and whoever else still
- * drives the run loses at its next append. A run that waits or has ended is only read.
+ * The run waits for an internal signal, which is then delivered: the log records the recovery, and another process that still
+ * executes the run fails at its next append. A waiting or ended run is only read.
  */
 export async function* recoverRun({ workflow, runStore, runId, ...options }) {
   const events = await runStore.getEvents(runId)

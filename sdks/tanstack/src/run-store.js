@@ -1,4 +1,4 @@
-// The adapter: TanStack's words on one side, Onward's routes on the other. It decides nothing.
+// Adapter between TanStack's `RunStore` and Onward's HTTP routes.
 
 import { LogConflictError } from '@tanstack/workflow-core'
 import { Client, OnwardError } from './client.js'
@@ -10,14 +10,14 @@ const ENDS = ['RUN_FINISHED', 'RUN_ERRORED']
 export function onwardRunStore(options = {}) {
   const client = new Client(options)
   const path = (runId) => `/v1/external/${encodeURIComponent(runId)}`
-  // Where this process last saw the log of a run it drives: what it says of the run is refused when another has appended since.
+  // Log length of each run that this process executes: its writes are refused if another process has appended since.
   const ends = new Map()
 
   const read = async (runId, from, limit) =>
     (await client.get(`${path(runId)}/events?from=${from}&limit=${limit}`)) ?? { events: [], next: null }
   const conflict = async (error, runId, index) => {
     if (!(error instanceof OnwardError) || error.code !== 'log_conflict') throw error
-    // Whoever drove the run from here has lost it, unless somebody else here is further.
+    // This process has lost the run, unless another call here has read further.
     ends.set(runId, Math.max(ends.get(runId) ?? 0, index))
     throw new LogConflictError(runId, index, (await read(runId, index, 1)).events[0]?.event)
   }

@@ -1,4 +1,4 @@
-// One process of its own: drives a run to its next pause, or races another for the same log.
+// A separate process: executes a run to its next pause, or races another process for the same log.
 
 import { LogConflictError, runWorkflow } from '@tanstack/workflow-core'
 import { onwardRunStore, recoverRun } from '../src/index.js'
@@ -7,7 +7,7 @@ import { order } from './order.js'
 
 const { url, effects, hang, recover, race, ...options } = JSON.parse(process.argv[2])
 const runStore = onwardRunStore({ url })
-const say = (value) => process.stdout.write(`${JSON.stringify(value)}\n`)
+const print = (value) => process.stdout.write(`${JSON.stringify(value)}\n`)
 
 if (race) {
   let [won, lost] = [0, 0]
@@ -20,9 +20,9 @@ if (race) {
       lost += 1
     }
   }
-  say({ won, lost })
+  print({ won, lost })
 } else {
   const workflow = order(new Effects(effects), hang)
   const drive = recover ? recoverRun : runWorkflow
-  for await (const event of drive({ workflow, runStore, ...options })) say(event)
+  for await (const event of drive({ workflow, runStore, ...options })) print(event)
 }

@@ -1,4 +1,4 @@
-// A real server and real processes beside this one.
+// A server and other processes for the tests.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -13,7 +13,7 @@ const here = (path) => fileURLToPath(new URL(path, import.meta.url))
 const BINARY = process.env.ONWARD_BIN ?? here('../../../target/debug/onward')
 const DEADLINE_MS = 20_000
 
-/** Starts `onward dev`; without a directory it forgets everything. */
+/** Starts `onward dev`; without a directory, in memory. */
 export async function server(directory) {
   const place = directory ? ['--data', directory] : ['--ephemeral']
   const child = spawn(BINARY, ['dev', ...place, '--port', '0', '--json', '--log-level', 'error'], {
@@ -36,7 +36,7 @@ export function directory(test) {
   return path
 }
 
-/** What steps did to the world, over all processes. */
+/** Effects of the steps in all processes. */
 export class Effects {
   constructor(path) {
     this.path = path
@@ -64,15 +64,15 @@ export async function until(what, found) {
   throw new Error(`${what} did not come`)
 }
 
-/** Runs `driver.js` in a process of its own; `events` are those it told when it ended. */
+/** Runs `driver.js` in a separate process; `ended` resolves to its exit and its printed events. */
 export function driver(task) {
   const child = spawn(process.execPath, [here('./driver.js'), JSON.stringify(task)], { stdio: ['ignore', 'pipe', 'inherit'] })
-  let said = ''
-  child.stdout.on('data', (chunk) => (said += chunk))
-  const told = once(child, 'close').then(([code, signal]) => {
-    return { code, signal, events: said.split('\n').filter(Boolean).map((line) => JSON.parse(line)) }
+  let output = ''
+  child.stdout.on('data', (chunk) => (output += chunk))
+  const ended = once(child, 'close').then(([code, signal]) => {
+    return { code, signal, events: output.split('\n').filter(Boolean).map((line) => JSON.parse(line)) }
   })
-  return { child, told }
+  return { child, ended }
 }
 
 export async function collect(events) {
@@ -83,6 +83,6 @@ export async function collect(events) {
 
 export const types = (events) => events.map((event) => event.type)
 
-/** Those that a log keeps; the others are only told. */
+/** Types of the events that a log stores; the others are only emitted. */
 export const kept = (events) =>
   types(events).filter((type) => !['RUN_STARTED', 'STEP_STARTED', 'STATE_DELTA', 'CUSTOM'].includes(type))

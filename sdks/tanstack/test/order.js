@@ -1,4 +1,4 @@
-// The workflow of these tests: it charges, waits for a payment, asks a person, and ships.
+// The workflow of these tests: it charges, waits for a payment, requests an approval, and ships.
 
 import { createWorkflow } from '@tanstack/workflow-core'
 

@@ -1,4 +1,4 @@
-// The life of runs: every step of it in another process, and processes that die.
+// Runs whose steps execute in separate processes, and processes that die.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ async function site(t) {
 
 test('a run is started, signaled, approved and finished, each in a fresh process', async (t) => {
   const { url, runs, effects, store, path } = await site(t)
-  const drive = async (task) => (await driver({ url, effects: path, runId: 'order-1', ...task }).told).events
+  const drive = async (task) => (await driver({ url, effects: path, runId: 'order-1', ...task }).ended).events
 
   const started = await drive({ input: { item: 'a teapot' } })
   assert.deepEqual(kept(started), ['UUID_RECORDED', 'STEP_FINISHED', 'SIGNAL_AWAITED'])
@@ -91,10 +91,10 @@ for (const hang of ['charge', 'ship']) {
     }
     await effects.until(hang)
     doomed.child.kill('SIGKILL')
-    assert.equal((await doomed.told).signal, 'SIGKILL')
+    assert.equal((await doomed.ended).signal, 'SIGKILL')
     assert.equal((await store.getRunState(runId)).status, 'running')
 
-    const { events } = await driver({ url, effects: path, runId, recover: true }).told
+    const { events } = await driver({ url, effects: path, runId, recover: true }).ended
     const count = (name) => effects.list().filter((effect) => effect === name).length
     assert.equal(count(hang), 2, 'the step that was running ran again')
     if (hang === 'charge') {
@@ -107,7 +107,7 @@ for (const hang of ['charge', 'ship']) {
   })
 }
 
-test('a process that was taken for dead loses, and what it says harms nothing', async (t) => {
+test('a process that was taken for dead loses, and its writes are refused', async (t) => {
   const { url, effects, store } = await site(t)
   let release
   const held = new Promise((resolve) => (release = resolve))
@@ -120,8 +120,8 @@ test('a process that was taken for dead loses, and what it says harms nothing', 
   assert.equal(recovered.at(-1).type, 'SIGNAL_AWAITED')
   const before = [await other.getRunState('order-1'), await other.getEvents('order-1')]
   release()
-  const said = await zombie
-  assert.ok(!kept(said).includes('STEP_FINISHED'), `${types(said)}`)
+  const events = await zombie
+  assert.ok(!kept(events).includes('STEP_FINISHED'), `${types(events)}`)
   assert.deepEqual([await other.getRunState('order-1'), await other.getEvents('order-1')], before)
 })
 

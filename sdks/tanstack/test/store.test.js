@@ -1,4 +1,4 @@
-// The contract of a RunStore, told to the library's own store and to ours: both must answer alike.
+// The contract of a RunStore, for the library's own store and for this one: both must return the same.
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -29,9 +29,9 @@ for (const [where, make] of Object.entries(STORES)) {
   test(`${where}: the last state stands, whatever the status`, async () => {
     const [store, runId] = [make(), fresh()]
     for (const status of ['running', 'paused', 'finished', 'errored', 'aborted', 'running']) {
-      const said = state(runId, status, { workflowVersion: 'v1', output: { of: status }, waitingFor: { signalName: status } })
-      await store.setRunState(runId, said)
-      assert.deepEqual(await store.getRunState(runId), said)
+      const written = state(runId, status, { workflowVersion: 'v1', output: { of: status }, waitingFor: { signalName: status } })
+      await store.setRunState(runId, written)
+      assert.deepEqual(await store.getRunState(runId), written)
     }
   })
 
@@ -79,8 +79,8 @@ for (const [where, make] of Object.entries(STORES)) {
     const [store, runId] = [make(), fresh()]
     for (const n of [0, 1, 2]) await store.appendEvent(runId, n, event(n))
     const seen = []
-    const unsubscribe = store.subscribe(runId, 1, (said, index) => {
-      seen.push([index, said])
+    const unsubscribe = store.subscribe(runId, 1, (received, index) => {
+      seen.push([index, received])
       if (index === 1) throw new Error('a mistake of the subscriber')
     })
     await until('the events', () => seen.length === 2)
@@ -111,12 +111,12 @@ for (const [where, make] of Object.entries(STORES)) {
 test('two processes race for every index of one log, and each index has one winner', async () => {
   const [runId, race] = [fresh(), 25]
   const racers = [driver({ url: served.url, runId, race }), driver({ url: served.url, runId, race })]
-  const told = await Promise.all(racers.map(({ told }) => told))
-  assert.deepEqual(told.map(({ code }) => code), [0, 0])
-  const scores = told.map(({ events: [score] }) => score)
+  const results = await Promise.all(racers.map(({ ended }) => ended))
+  assert.deepEqual(results.map(({ code }) => code), [0, 0])
+  const scores = results.map(({ events: [score] }) => score)
   const log = await onwardRunStore({ url: served.url }).getEvents(runId)
   assert.equal(scores[0].won + scores[1].won, log.length)
-  assert.equal(log.length, race, 'whoever comes to an index first takes it')
+  assert.equal(log.length, race, 'the first append at an index is accepted')
 })
 
 test('a long log is read whole', async () => {
@@ -164,7 +164,7 @@ test('a subscription that is cut goes on without a gap or a repeat, and may begi
   }
   const [store, runId] = [onwardRunStore({ url: served.url, fetch: cutting }), fresh()]
   const seen = []
-  const unsubscribe = store.subscribe(runId, 0, (said, index) => seen.push([index, said]))
+  const unsubscribe = store.subscribe(runId, 0, (received, index) => seen.push([index, received]))
   for (const n of [0, 1, 2, 3]) {
     await store.appendEvent(runId, n, event(n))
     await until(`event ${n}`, () => seen.length > n)
@@ -174,24 +174,24 @@ test('a subscription that is cut goes on without a gap or a repeat, and may begi
   assert.deepEqual(seen, [0, 1, 2, 3].map((n) => [n, event(n)]))
 })
 
-test('what the server refuses is told by its code', async () => {
+test('a refusal of the server has its error code', async () => {
   const store = onwardRunStore({ url: served.url })
   const headers = { 'content-type': 'application/json' }
   await fetch(`${served.url}/v1/runs`, { method: 'POST', headers, body: '{"kind": "x", "id": "ordinary"}' })
   const refused = (error) => error instanceof OnwardError && error.code === 'run_not_external' && error.status === 409
   await assert.rejects(store.getRunState('ordinary'), refused)
   await assert.rejects(store.appendEvent('ordinary', 0, event(0)), refused)
-  const told = []
-  const failing = onwardRunStore({ url: served.url, onError: (error) => told.push(error) })
+  const errors = []
+  const failing = onwardRunStore({ url: served.url, onError: (error) => errors.push(error) })
   failing.subscribe('ordinary', 0, () => {})
-  await until('the reason', () => told.length === 1)
-  assert.ok(refused(told[0]))
+  await until('the reason', () => errors.length === 1)
+  assert.ok(refused(errors[0]))
 })
 
 test('a key and a namespace go with every request', async () => {
-  const asked = []
+  const sent = []
   const record = (url, request) => {
-    asked.push(request.headers)
+    sent.push(request.headers)
     return fetch(url, request)
   }
   const options = { url: `${served.url}/`, key: 'onw_x', namespace: 'shop', fetch: record }
@@ -199,5 +199,5 @@ test('a key and a namespace go with every request', async () => {
   await store.appendEvent(runId, 0, event(0))
   assert.deepEqual(await onwardRunStore({ url: served.url }).getEvents(runId), [])
   assert.equal((await store.getEvents(runId)).length, 1)
-  assert.ok(asked.every((headers) => headers.authorization === 'Bearer onw_x' && headers['onward-namespace'] === 'shop'))
+  assert.ok(sent.every((headers) => headers.authorization === 'Bearer onw_x' && headers['onward-namespace'] === 'shop'))
 })

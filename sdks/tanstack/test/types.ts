@@ -1,4 +1,4 @@
-// Compiled, never run: the adapter is a whole RunStore, and its words are those of the library.
+// Compiled, never executed: the adapter implements all of `RunStore`, with the types of the library.
 
 import { createWorkflow, runWorkflow } from '@tanstack/workflow-core'
 import type { RunStore, WorkflowEvent } from '@tanstack/workflow-core'

@@ -63,7 +63,7 @@ test("a run is started once, signaled, read and listed", async () => {
 });
 
 /** Uses the fields of each type of event; the compiler knows them. */
-function told(event: Schemas["Event"]): string {
+function eventText(event: Schemas["Event"]): string {
   switch (event.type) {
     case "run_started":
       return `${event.type} ${event.kind} ${BigInt(event.seed) > 0n}`;
@@ -83,7 +83,7 @@ test("the log is typed, as a page and as server-sent events", async () => {
   found(await client.POST("/v1/runs/{id}/terminate", { params, body: { reason: "enough" } }));
   const wanted = ["run_started order true", "signal_received payment 42", "terminate_requested enough"];
   const page = found(await client.GET("/v1/runs/{id}/events", { params }));
-  assert.deepEqual(page.events.map((logged) => told(logged.event)), wanted);
+  assert.deepEqual(page.events.map((logged) => eventText(logged.event)), wanted);
 
   const headers = { Accept: "text/event-stream" };
   const text = found(await client.GET("/v1/runs/{id}/events", { params, headers, parseAs: "text" }));
@@ -91,7 +91,7 @@ test("the log is typed, as a page and as server-sent events", async () => {
   const ended: Schemas["RunResult"] = frames.pop();
   assert.equal(ended.status, "terminated");
   const logged: Schemas["LoggedEvent"][] = frames;
-  assert.deepEqual(logged.map((one) => told(one.event)), wanted);
+  assert.deepEqual(logged.map((one) => eventText(one.event)), wanted);
 });
 
 test("an error has a code of the document", async () => {

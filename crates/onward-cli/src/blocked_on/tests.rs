@@ -44,7 +44,7 @@ fn an_unknown_name_is_reported_with_the_known_ones() {
 }
 
 #[test]
-fn a_wait_is_told_with_its_end_or_with_what_ends_it() {
+fn a_wait_is_shown_with_its_end_or_with_what_ends_it() {
     assert_eq!(
         sentence_of("llm.m", BlockReason::RateLimited, &[]),
         "the provider rate-limits the key of model `m`; the run waits until 2027-01-15T08:00:12.000Z (in 12.0 s); \
@@ -62,7 +62,7 @@ fn a_wait_is_told_with_its_end_or_with_what_ends_it() {
 }
 
 #[test]
-fn a_wait_is_told_once_and_again_when_it_has_outlasted_its_end() {
+fn a_wait_is_shown_once_and_again_when_it_has_outlasted_its_end() {
     let mut printed_blockers = PrintedBlockers::default();
     let mut is_new = |until: u64, now: u64| {
         let blocker = Blocker {
@@ -86,7 +86,7 @@ fn a_wait_is_told_once_and_again_when_it_has_outlasted_its_end() {
 }
 
 #[test]
-fn what_has_no_end_is_told_once() {
+fn a_wait_without_an_end_is_shown_once() {
     let (kind, why) = (Name::new("agent").unwrap(), BlockReason::NoWorker);
     let blocker = Blocker { task: None, kind, why, since: None, until: None, lost_workers: 0, failure_code: None };
     assert_eq!(sentence(&blocker, &[], Timestamp(0)), "no worker serves `agent`; the run is waiting for one");

@@ -27,7 +27,7 @@ pub struct ApiArgs {
 pub async fn execute(args: ApiArgs, global: &Global) -> Result<()> {
     let http = Endpoint::http(global, "`onward api` needs a server")?;
     let body = args.body.as_deref().map(|body| read_argument(body, "the body")).transpose()?;
-    let answer = http.ask(&args.method.to_uppercase(), &args.path, body).await?;
+    let answer = http.request(&args.method.to_uppercase(), &args.path, body).await?;
     if answer.status >= 400 {
         return refused(answer, global).await;
     }

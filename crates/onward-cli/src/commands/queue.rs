@@ -80,7 +80,7 @@ fn confirm(global: &Global, document: &Value, text: &str) -> Result<()> {
 /// Sends a request to the server. Rate limits are in the memory of servers, so a directory has none.
 async fn http(global: &Global, method: &str, path: &str, body: Option<Value>) -> Result<Value> {
     let http = Endpoint::http(global, "rate limits are in the memory of a server")?;
-    let answer = http.ask(method, path, body.map(|body| body.to_string())).await?;
+    let answer = http.request(method, path, body.map(|body| body.to_string())).await?;
     if answer.status >= 400 {
         return Err(answer.problem().await.into());
     }

@@ -26,7 +26,7 @@ use target::{ImportResult, ImportTarget};
 const PAGE: usize = 1_000;
 
 /// Number of runs between progress lines.
-const TELL_EVERY: u64 = 1_000;
+const PROGRESS_EVERY: u64 = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -182,7 +182,7 @@ fn put(lines: &str) -> Result<()> {
 }
 
 fn print_count(count: u64, what: &str) {
-    if count.is_multiple_of(TELL_EVERY) {
+    if count.is_multiple_of(PROGRESS_EVERY) {
         print_stderr(&format!("{count} runs {what} so far"));
     }
 }

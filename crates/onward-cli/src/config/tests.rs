@@ -16,7 +16,7 @@ fn the_defaults_are_those_of_the_server() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_with_its_source() {
+fn an_invalid_value_is_reported_with_its_source() {
     let mut config = Config::default();
     config.flag("limits.streams_max", "--x", Some("0".to_owned()));
     let mistake = config.limits().unwrap_err();

@@ -10,7 +10,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn a_wrapper_that_repeats_its_cause_is_told_once() {
+fn a_wrapper_that_repeats_its_cause_is_printed_once() {
     let name = onward_core::Name::new("").unwrap_err();
     let error = anyhow::Error::from(RuntimeError::IdInvalid { what: "signal id", source: name });
     assert_eq!(message(&error), "the signal id is invalid: a name must not be empty");

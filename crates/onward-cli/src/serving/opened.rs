@@ -159,7 +159,7 @@ impl Databases {
         {
             return states.clone();
         }
-        let requests = self.all.iter().map(|(_, store)| tokio::spawn(ask(store.clone()))).collect::<Vec<_>>();
+        let requests = self.all.iter().map(|(_, store)| tokio::spawn(check_database(store.clone()))).collect::<Vec<_>>();
         let mut answers = Vec::new();
         for requests in requests {
             answers.push(requests.await.unwrap_or_else(|error| Some(error.to_string())));
@@ -193,7 +193,7 @@ impl Databases {
 }
 
 /// Checks a database and returns why it is down, if it is.
-async fn ask(store: Arc<PostgresStore>) -> Option<String> {
+async fn check_database(store: Arc<PostgresStore>) -> Option<String> {
     match timeout(ANSWER_MAX, store.check()).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),

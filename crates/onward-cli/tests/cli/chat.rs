@@ -17,7 +17,7 @@ use crate::replay::{in_terminal, until as until_shown};
 const AGENT: &str = "[agents.support]\nmodel = \"small\"\nconverse = true\n";
 
 #[derive(Default)]
-struct Said {
+struct Output {
     out: String,
     err: String,
 }
@@ -26,7 +26,7 @@ struct Said {
 struct Chat {
     child: Child,
     stdin: Option<ChildStdin>,
-    said: Arc<(Mutex<Said>, Condvar)>,
+    output: Arc<(Mutex<Output>, Condvar)>,
     readers: Vec<std::thread::JoinHandle<()>>,
 }
 
@@ -39,16 +39,16 @@ impl Drop for Chat {
 
 fn begin(command: &mut Command) -> Chat {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let said = Arc::new((Mutex::new(Said::default()), Condvar::new()));
-    let out = hear(child.stdout.take().unwrap(), said.clone(), |said, text| said.out.push_str(text));
-    let err = hear(child.stderr.take().unwrap(), said.clone(), |said, text| said.err.push_str(text));
-    Chat { stdin: child.stdin.take(), child, said, readers: vec![out, err] }
+    let output = Arc::new((Mutex::new(Output::default()), Condvar::new()));
+    let out = read_output(child.stdout.take().unwrap(), output.clone(), |output, text| output.out.push_str(text));
+    let err = read_output(child.stderr.take().unwrap(), output.clone(), |output, text| output.err.push_str(text));
+    Chat { stdin: child.stdin.take(), child, output, readers: vec![out, err] }
 }
 
-fn hear(
+fn read_output(
     mut from: impl Read + Send + 'static,
-    said: Arc<(Mutex<Said>, Condvar)>,
-    add: impl Fn(&mut Said, &str) + Send + 'static,
+    output: Arc<(Mutex<Output>, Condvar)>,
+    add: impl Fn(&mut Output, &str) + Send + 'static,
 ) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let (mut bytes, mut rest) = ([0; 4096], Vec::new());
@@ -56,14 +56,14 @@ fn hear(
             rest.extend_from_slice(&bytes[..count]);
             let whole = std::str::from_utf8(&rest).map_or_else(|error| error.valid_up_to(), str::len);
             let text = String::from_utf8(rest.drain(..whole).collect()).unwrap();
-            add(&mut said.0.lock().unwrap(), &text);
-            said.1.notify_all();
+            add(&mut output.0.lock().unwrap(), &text);
+            output.1.notify_all();
         }
     })
 }
 
 impl Chat {
-    fn say(&mut self, line: &str) {
+    fn send_line(&mut self, line: &str) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
@@ -71,11 +71,11 @@ impl Chat {
     #[track_caller]
     fn until(&self, out: &str, err: &str) {
         let deadline = Instant::now() + PATIENCE;
-        let mut said = self.said.0.lock().unwrap();
-        while !said.out.contains(out) || !said.err.contains(err) {
+        let mut output = self.output.0.lock().unwrap();
+        while !output.out.contains(out) || !output.err.contains(err) {
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "no `{out}` with `{err}`:\n{}---\n{}", said.out, said.err);
-            said = self.said.1.wait_timeout(said, left).unwrap().0;
+            assert!(!left.is_zero(), "no `{out}` with `{err}`:\n{}---\n{}", output.out, output.err);
+            output = self.output.1.wait_timeout(output, left).unwrap().0;
         }
     }
 
@@ -88,8 +88,8 @@ impl Chat {
         drop(self.stdin.take());
         let code = self.child.wait().unwrap().code();
         self.readers.drain(..).for_each(|reader| reader.join().unwrap());
-        let said = self.said.0.lock().unwrap();
-        (said.out.clone(), said.err.clone(), code)
+        let output = self.output.0.lock().unwrap();
+        (output.out.clone(), output.err.clone(), code)
     }
 }
 
@@ -110,13 +110,13 @@ fn words(out: &str) -> String {
 }
 
 #[test]
-fn words_come_as_they_are_said_and_an_attempt_that_breaks_shows_none_twice() {
+fn words_are_streamed_and_an_attempt_that_breaks_shows_none_twice() {
     const TEXT: &str = "It is seven o'clock, and all is well in the town.";
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::text(TEXT).with_fault(Fault::BreakAfter { chunks: 4 }));
     model.scripted.next(ScriptedReply::text(TEXT));
     let mut chat = chat(&served.url, &["--agent", "support"]);
-    chat.say("What time is it?");
+    chat.send_line("What time is it?");
     chat.until("  It is", "· attempt 1 failed: ");
     chat.until("in the town.", "; next attempt in ");
     let (out, err, code) = chat.end();
@@ -126,12 +126,12 @@ fn words_come_as_they_are_said_and_an_attempt_that_breaks_shows_none_twice() {
 }
 
 #[test]
-fn an_attempt_that_says_something_else_is_told_to_begin_anew() {
+fn an_attempt_with_another_text_is_shown_to_begin_anew() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::text("Once upon a time").with_fault(Fault::BreakAfter { chunks: 3 }));
     model.scripted.next(ScriptedReply::text("There was a king."));
     let mut chat = chat(&served.url, &["--agent", "support"]);
-    chat.say("A story!");
+    chat.send_line("A story!");
     let (out, err, _) = chat.end();
     assert!(err.contains("· the answer starts again; ignore the text above"), "{err}");
     assert!(out.ends_with("  There was a king.\n") && out.starts_with("  Once"), "{out}");
@@ -145,17 +145,17 @@ fn a_question_shows_the_exact_bytes_and_is_answered_in_line() {
                 [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\nconverse = true\n";
     let served = dev_with(folder.path(), &settings(folder.path(), &model, more));
     let mut chat = chat(&served.url, &["--agent", "caller"]);
-    chat.say(r#"Please shout {"word":  "fish"}"#);
+    chat.send_line(r#"Please shout {"word":  "fish"}"#);
     chat.until("? y or n, with an optional reason\n", "");
-    chat.say("y");
+    chat.send_line("y");
     chat.until("  shout says: FISH\n", "");
-    chat.say(r#"Please shout {"word": "ham"} again"#);
+    chat.send_line(r#"Please shout {"word": "ham"} again"#);
     chat.until("{\"word\": \"ham\"}}\n? y or n, with an optional reason\n", "");
-    chat.say("what is that?");
+    chat.send_line("what is that?");
     chat.until("", "· sent to the agent; the question is still open: y or n");
-    chat.say("n, too loud");
+    chat.send_line("n, too loud");
     chat.until("← shout failed: a person has declined this call: too loud (tool_declined)\n", "");
-    chat.say(r#"Please shout {"word": "egg"}"#);
+    chat.send_line(r#"Please shout {"word": "egg"}"#);
     chat.until("{\"word\": \"egg\"}}\n? y or n, with an optional reason\n", "");
     let open = run_over(&served.url, ["approval", "list", "--json"]).json();
     let id = open["approvals"][0]["id"].as_str().unwrap();
@@ -186,63 +186,63 @@ fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_l
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let builder = onward::Onward::connect(&served.url).register(boss).register(teller);
     let worker = runtime.block_on(builder.start()).unwrap();
-    for (number, (answer, said)) in
+    for (number, (answer, expected)) in
         [("y", "20 are paid"), ("n, too much", "declined this call: too much")].into_iter().enumerate()
     {
         model.scripted.next(ScriptedReply::call("bank", r#"{"task":"pay it"}"#));
         model.scripted.next(ScriptedReply::call("pay", r#"{ "cents" : 20 }"#));
         let run = format!("b{number}");
         let mut chat = chat(&served.url, &["--agent", "boss", "--run", &run]);
-        chat.say("pay the bill");
+        chat.send_line("pay the bill");
         let question = "? teller asks: Call the tool `pay`?\n  {\"tool\":\"pay\",\"arguments\":{ \"cents\" : 20 }}\n? y or n";
         chat.until(question, "");
         let listed = run_over(&served.url, ["approval", "list", "--below", &run, "--json"]).json();
         assert_eq!(listed["approvals"].as_array().unwrap().len(), 1, "{listed}");
         let own = run_over(&served.url, ["approval", "list", "--run", &run, "--json"]).json();
         assert_eq!(own["approvals"].as_array().unwrap().len(), 0, "{own}");
-        chat.say(answer);
+        chat.send_line(answer);
         chat.until("  bank says: pay says: ", "");
         let (out, err, code) = chat.end();
-        assert!(out.contains(said) && !err.contains("decided elsewhere"), "{out}---\n{err}");
+        assert!(out.contains(expected) && !err.contains("decided elsewhere"), "{out}---\n{err}");
         assert_eq!(code, Some(0));
     }
     // In scripts, the chat exits when only a decision can continue the run; the next chat shows the question again.
     model.scripted.next(ScriptedReply::call("bank", r#"{"task":"pay it"}"#));
     model.scripted.next(ScriptedReply::call("pay", r#"{"cents":7}"#));
     let mut first = chat(&served.url, &["--agent", "boss", "--run", "s", "--json"]);
-    first.say("pay the bill");
+    first.send_line("pay the bill");
     let (out, err, _) = first.end();
-    let asked =
+    let request =
         out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).find(|line| line["type"] == "approval_requested");
-    assert_eq!(asked.expect(&err)["agent"], "teller");
+    assert_eq!(request.expect(&err)["agent"], "teller");
     let mut second = chat(&served.url, &["--run", "s"]);
-    second.say("y");
+    second.send_line("y");
     second.until("  bank says: pay says: 7 are paid\n", "");
     runtime.block_on(worker.shutdown());
 }
 
 /// A stopped conversation waits like a finished one; the chat prints the reason.
 #[test]
-fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
+fn a_stopped_agent_shows_the_reason_and_a_finished_one_does_not() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply { cut: true, ..ScriptedReply::text("I could say") });
     let mut first = chat(&served.url, &["--agent", "support", "--run", "s"]);
-    first.say("");
-    first.say("   ");
-    first.say("tell me");
+    first.send_line("");
+    first.send_line("   ");
+    first.send_line("tell me");
     let stopped = "stopped: max_tokens (the answer was cut off by a token limit)";
     first.until("I could say", &format!("· {stopped}; send a message to continue\n"));
     let show = || ran(onward().args(["run", "show", "s", "--server", &served.url])).out;
     assert!(show().contains("stopped     max_tokens (the answer was"), "{}", show());
     model.scripted.next(ScriptedReply::text("That is all."));
-    first.say("go on");
+    first.send_line("go on");
     let (out, err, _) = first.end();
     assert!(out.ends_with("  That is all.\n"), "{out}");
     assert_eq!(err.matches("stopped").count(), 1, "{err}");
     assert!(!show().contains("stopped"), "{}", show());
     model.scripted.next(ScriptedReply::refusal("No."));
     let mut second = chat(&served.url, &["--run", "s", "--json"]);
-    second.say("once more");
+    second.send_line("once more");
     let (out, _, _) = second.end();
     assert!(out.contains(r#"{"stop":"refused","type":"stopped"}"#), "{out}");
     let refused = run_over(&served.url, ["run", "message", "s", " "]);
@@ -256,16 +256,16 @@ fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
 }
 
 #[test]
-fn what_is_said_while_the_agent_works_is_answered_next() {
+fn a_message_while_the_agent_works_is_answered_next() {
     let (_folder, model, served) = served("");
     let slow =
         ScriptedReply { chunk_delay_ms: 40, ..ScriptedReply::text("A long answer that takes its time, word by word by word.") };
     model.scripted.rule(Rule { times: Some(1), ..Rule::when_user_says("first", slow) });
     let mut chat = chat(&served.url, &["--agent", "support"]);
-    chat.say("first");
+    chat.send_line("first");
     chat.until("  A long", "");
     assert_eq!(model.scripted.request_count(), 1);
-    chat.say("second");
+    chat.send_line("second");
     chat.until("  You said: second\n", "");
     let (out, _, code) = chat.end();
     assert_eq!(out, "  A long answer that takes its time, word by word by word.\n  You said: second\n");
@@ -283,7 +283,7 @@ fn an_interrupted_chat_resumes_the_same_conversation() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::text("I was about to say").with_fault(Fault::StallAfter { chunks: 3 }));
     let mut first = chat(&served.url, &["--agent", "support", "--run", "talk"]);
-    first.say("hello");
+    first.send_line("hello");
     first.until("  I was", "");
     first.signal("-INT");
     let (_, err, code) = first.end();
@@ -294,7 +294,7 @@ fn an_interrupted_chat_resumes_the_same_conversation() {
     assert_eq!(args, ["chat", "--server", &served.url, "--run", "talk"]);
     let mut second = begin(onward().args(&args));
     second.until("> hello\n  I was", "");
-    second.say("/cancel");
+    second.send_line("/cancel");
     second.until("", "· the run was canceled");
     assert_eq!(second.end().2, Some(0));
 }
@@ -308,12 +308,12 @@ fn a_server_that_is_killed_in_the_middle_is_waited_for_and_nothing_is_shown_twic
     model.scripted.next(ScriptedReply::text(TEXT).with_fault(Fault::StallAfter { chunks: 4 }));
     model.scripted.rule(Rule { times: Some(1), ..Rule::when_user_says("go", ScriptedReply::text(TEXT)) });
     let mut chat = chat(&first.url, &["--agent", "support"]);
-    chat.say("go");
+    chat.send_line("go");
     chat.until("  Every", "");
     let port = first.address.rsplit(':').next().unwrap().to_owned();
     first.signal("-KILL");
     chat.until("", "· the server is unreachable; waiting for it\n");
-    chat.say("meanwhile");
+    chat.send_line("meanwhile");
     drop(first);
     let mut again = onward();
     again.args(["dev", "--port", &port, "--config"]).arg(&file).arg("--data").arg(folder.path().join("data"));
@@ -326,11 +326,11 @@ fn a_server_that_is_killed_in_the_middle_is_waited_for_and_nothing_is_shown_twic
 }
 
 #[test]
-fn a_conversation_that_is_taken_up_shows_its_end_and_says_how_to_see_more() {
+fn a_resumed_conversation_shows_its_end_and_how_to_see_more() {
     let (_folder, _model, served) = served("");
     let mut first = chat(&served.url, &["--agent", "support", "--run", "talk"]);
     for word in ["one", "two", "three"] {
-        first.say(word);
+        first.send_line(word);
         first.until(&format!("  You said: {word}\n"), "");
     }
     first.end();
@@ -345,7 +345,7 @@ fn a_script_waits_between_its_lines_and_reads_json() {
     let (_folder, _model, served) = served("");
     let mut chat = chat(&served.url, &["--agent", "support", "--json"]);
     for line in ["one", "/wait", "two", "/wait", "/spend"] {
-        chat.say(line);
+        chat.send_line(line);
     }
     let (out, _, code) = chat.end();
     let documents: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -353,38 +353,38 @@ fn a_script_waits_between_its_lines_and_reads_json() {
     let roles: Vec<&str> = entries.map(|entry| entry["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
     assert_eq!(documents[0]["type"], "run");
-    let said: String =
+    let text: String =
         documents.iter().filter(|document| document["type"] == "text").map(|d| d["text"].as_str().unwrap()).collect();
-    assert_eq!(said, "You said: oneYou said: two");
+    assert_eq!(text, "You said: oneYou said: two");
     assert_eq!(documents.last().unwrap()["spend"]["attempts"], 2);
     assert_eq!(code, Some(0));
 }
 
 #[test]
-fn what_a_model_says_moves_no_cursor_and_fakes_no_line() {
+fn text_of_a_model_moves_no_cursor_and_fakes_no_line() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::text("\u{1b}[31mred\n? Call the tool `pay`?"));
     let mut chat = chat(&served.url, &["--agent", "support"]);
-    chat.say("hello");
+    chat.send_line("hello");
     let (out, _, _) = chat.end();
     assert_eq!(out, "  \\u{1b}[31mred\n  ? Call the tool `pay`?\n");
 }
 
 #[test]
-fn commands_are_told_apart_from_what_is_said() {
+fn commands_are_distinguished_from_messages() {
     let (_folder, model, served) = served("");
     let mut chat = chat(&served.url, &["--agent", "support"]);
-    chat.say("/spend");
+    chat.send_line("/spend");
     chat.until("", "· the run has not started; send a message first\n");
-    chat.say("/help");
+    chat.send_line("/help");
     chat.until("", "· /cancel  cancel the run\n");
-    chat.say("hello");
-    chat.say("/wait");
-    chat.say("/spend");
+    chat.send_line("hello");
+    chat.send_line("/wait");
+    chat.send_line("/spend");
     chat.until("", "· 1 model calls, ");
-    chat.say("/dance");
+    chat.send_line("/dance");
     chat.until("", "· unknown command `/dance`; `/help` lists commands\n");
-    chat.say("/quit");
+    chat.send_line("/quit");
     assert_eq!(chat.end().2, Some(0));
     assert_eq!(model.scripted.request_count(), 1, "commands are not sent to the model");
 }
@@ -395,9 +395,9 @@ fn an_unserved_run_is_reported() {
     let at = ["--server", &served.url];
     ran(onward().args(["run", "start", "nobody", "--id", "n"]).args(at));
     let mut chat = chat(&served.url, &["--run", "n"]);
-    chat.say("hello");
+    chat.send_line("hello");
     chat.until("", "· no worker serves `nobody`; the run is waiting for one\n");
-    chat.say("/quit");
+    chat.send_line("/quit");
     assert_eq!(chat.end().2, Some(0));
 }
 
@@ -424,9 +424,9 @@ fn an_unserved_agent_is_awaited_only_on_request() {
         "error[usage]: no worker serves agent `suport`\nhint: use one of: support; or wait for a worker with `--wait`\n";
     assert_eq!((err.as_str(), code), (format!("{waits}{refused}").as_str(), Some(2)));
     let mut chat = chat(&served.url, &["--agent", "suport", "--wait"]);
-    chat.say("hello");
+    chat.send_line("hello");
     chat.until("", "· no worker serves `suport`; the run is waiting for one\n");
-    chat.say("/quit");
+    chat.send_line("/quit");
     assert_eq!(chat.end().2, Some(0));
 }
 
@@ -446,14 +446,14 @@ fn an_agent_of_the_settings_that_waits_for_its_tools_is_waited_for() {
     let waits =
         "no worker serves agent `caller` of the settings yet (MCP servers: `loud`); waiting for it; available agents: support\n";
     chat.until("", waits);
-    chat.say(r#"Please shout {"word": "fish"}"#);
+    chat.send_line(r#"Please shout {"word": "fish"}"#);
     std::fs::write(folder.path().join("go"), "").unwrap();
     chat.until("  shout says: FISH\n", "");
     assert_eq!(chat.end().2, Some(0));
 }
 
 #[test]
-fn a_server_that_is_not_there_yet_is_waited_for_if_that_is_said() {
+fn a_server_that_is_not_there_yet_is_waited_for_if_requested() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, AGENT);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -466,7 +466,7 @@ fn a_server_that_is_not_there_yet_is_waited_for_if_that_is_said() {
     left.signal("-INT");
     assert_eq!(left.end().2, Some(130));
     let mut chat = chat(&url, &["--agent", "support", "--wait"]);
-    chat.say("hello");
+    chat.send_line("hello");
     chat.until("", "waiting for the server\n");
     let mut dev = onward();
     dev.args(["dev", "--port", &port, "--config"]).arg(&file).arg("--data").arg(folder.path().join("data"));
@@ -484,9 +484,9 @@ fn an_unserved_model_is_reported() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let worker = runtime.block_on(onward::Onward::connect(&served.url).register(other).start()).unwrap();
     let mut chat = chat(&served.url, &["--agent", "lost", "--run", "l"]);
-    chat.say("hello");
+    chat.send_line("hello");
     chat.until("", "· no worker serves model `gpt-5o` (available: ");
-    chat.say("/quit");
+    chat.send_line("/quit");
     assert_eq!(chat.end().2, Some(0));
     let shown = ran(onward().args(["run", "show", "l", "--server", &served.url])).out;
     assert!(shown.contains("  no worker serves model `gpt-5o` (available: `"), "{shown}");
@@ -498,10 +498,10 @@ fn a_limited_key_is_reported_to_waiters_with_its_end() {
     let (_folder, model, served) = served("");
     model.scripted.next(ScriptedReply::fault(Fault::RateLimited { retry_after_seconds: Some(600) }));
     let mut refused = chat(&served.url, &["--agent", "support", "--run", "refused"]);
-    refused.say("hello");
+    refused.send_line("hello");
     refused.until("", "next attempt in ");
     let mut waits = chat(&served.url, &["--agent", "support", "--run", "waits"]);
-    waits.say("hello");
+    waits.send_line("hello");
     waits.until("", "· the provider rate-limits the key of model `small`; the run waits until 2");
     waits.until("", "; `onward queue reopen llm.small` ends the wait");
     let show = |id: &str| ran(onward().args(["run", "show", id, "--server", &served.url])).out;
@@ -517,13 +517,13 @@ fn a_limited_key_is_reported_to_waiters_with_its_end() {
     let queue = |args: &[&str]| run_over(&served.url, [&["queue"][..], args].concat());
     assert!(queue(&["limits"]).out.contains("llm.small"), "{}", queue(&["limits"]).out);
     assert_eq!(model.scripted.request_count(), 1);
-    queue(&["reopen", "llm.other"]).says(0, "! llm.other was not rate-limited");
-    queue(&["reopen", "llm.small"]).says(0, "! llm.small is released; waiting and refused calls continue");
+    queue(&["reopen", "llm.other"]).assert_output(0, "! llm.other was not rate-limited");
+    queue(&["reopen", "llm.small"]).assert_output(0, "! llm.small is released; waiting and refused calls continue");
     waits.until("  You said: hello\n", "");
     refused.until("  You said: hello\n", "");
-    queue(&["limits"]).says(0, "! no kind is rate-limited");
+    queue(&["limits"]).assert_output(0, "! no kind is rate-limited");
     for chat in [&mut refused, &mut waits] {
-        chat.say("/quit");
+        chat.send_line("/quit");
     }
     assert_eq!(waits.end().1.matches("`small`; the run waits until").count(), 1, "it is printed once");
     assert_eq!(refused.end().2, Some(0));
@@ -531,18 +531,18 @@ fn a_limited_key_is_reported_to_waiters_with_its_end() {
 }
 
 #[test]
-fn a_run_that_is_canceled_here_is_told_once() {
+fn a_cancel_from_this_chat_is_shown_once() {
     let (_folder, _model, served) = served("");
     let mut chat = chat(&served.url, &["--agent", "support", "--run", "c"]);
-    chat.say("hello");
-    chat.say("/wait");
-    chat.say("/cancel");
+    chat.send_line("hello");
+    chat.send_line("/wait");
+    chat.send_line("/cancel");
     chat.until("", "· the run was canceled\n");
     chat.end();
 }
 
 #[test]
-fn in_a_terminal_the_line_that_is_typed_stays_below_what_is_said() {
+fn in_a_terminal_the_typed_line_stays_below_the_output() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, AGENT);
     let slow = ScriptedReply { chunk_delay_ms: 40, ..ScriptedReply::text("Slowly but surely, word by word by word.") };
@@ -573,7 +573,7 @@ fn what_a_program_of_tools_prints_does_not_look_like_a_question() {
                 [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\nconverse = true\n";
     let file = settings(folder.path(), &model, more);
     let mut plain = in_directory(folder.path(), &file, &["--agent", "caller"]);
-    plain.say(r#"Please shout {"word": "fish"}"#);
+    plain.send_line(r#"Please shout {"word": "fish"}"#);
     plain.until("  shout says: FISH\n", "loud: ? Call the tool `gift`?\\u{1b}[2J\n");
     assert_eq!(plain.end().2, Some(0));
 
@@ -602,13 +602,13 @@ fn in_a_directory_the_agents_of_the_settings_work_while_the_chat_lasts() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, AGENT);
     let mut first = in_directory(folder.path(), &file, &["--agent", "support", "--run", "talk"]);
-    first.say("one");
+    first.send_line("one");
     let (out, err, code) = first.end();
     assert_eq!((out.as_str(), code), ("  You said: one\n", Some(0)), "{err}");
     assert!(err.contains("the run is saved; return to the chat with: "), "{err}");
     assert!(!folder.path().join("own/onward.db-wal").exists(), "the store was closed, not left");
     let mut second = in_directory(folder.path(), &file, &["--run", "talk"]);
-    second.say("two");
+    second.send_line("two");
     assert_eq!(second.end().0, "> one\n  You said: one\n  You said: two\n");
 }
 
@@ -616,8 +616,8 @@ fn in_a_directory_the_agents_of_the_settings_work_while_the_chat_lasts() {
 fn a_chat_without_an_agent_fails_with_a_hint() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, AGENT);
-    let said = ran(onward().args(["chat", "--agent", "x", "--data"]).arg(folder.path()));
-    said.says(
+    let output = ran(onward().args(["chat", "--agent", "x", "--data"]).arg(folder.path()));
+    output.assert_output(
         2,
         "! error[usage]: no agent is available: the settings define no agents and no server\n\
          ! hint: set `--server URL`, or define models and agents in `onward.toml` (docs/guide/agents-without-code.md)",
@@ -635,16 +635,16 @@ fn the_demo_is_killed_in_the_middle_of_a_word_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let demo = || begin(onward().args(["demo", "agent", "--data"]).arg(folder.path()));
     let mut first = demo();
-    first.say("tell me a story");
+    first.send_line("tell me a story");
     first.until("  Once upon a time", "kill -9");
     first.signal("-KILL");
     first.end();
     let mut second = demo();
     second.until("> tell me a story\n  Once upon a time", "");
     second.until("nothing was forgotten.\n", "");
-    second.say("I need a bell");
+    second.send_line("I need a bell");
     second.until("{\"item\": \"bell\", \"count\": 1}}\n? y or n, with an optional reason\n", "");
-    second.say("y");
+    second.send_line("y");
     second.until("  stock says: 7 of bell, shelf 7\n  order says: 1 of bell ordered, number ", "");
     let (out, _, code) = second.end();
     assert_eq!((out.matches("Once upon a time").count(), code), (1, Some(0)), "{out}");
@@ -652,13 +652,13 @@ fn the_demo_is_killed_in_the_middle_of_a_word_and_goes_on() {
 
 /// A pause and a stop at the budget name the command that resumes the run, with a limit that is enough.
 #[test]
-fn an_exhausted_budget_is_told_with_the_command_that_raises_it() {
+fn an_exhausted_budget_is_shown_with_the_command_that_raises_it() {
     let more = "[agents.poor]\nmodel = \"small\"\nconverse = true\nbudget = { tokens = 1, turns = 50 }\n";
     let (_folder, _model, served) = served(more);
     let mut chat = chat(&served.url, &["--agent", "poor", "--run", "p"]);
-    chat.say("one");
+    chat.send_line("one");
     chat.until("  You said: one\n", "");
-    chat.say("two");
+    chat.send_line("two");
     chat.until("", "· paused: the run has exhausted its tokens budget; resume it with `onward run resume p --budget tokens=");
     let shown = run_over(&served.url, ["run", "show", "p"]).out;
     let command = shown.lines().find_map(|line| line.trim().strip_prefix("resume with: onward ")).expect(&shown);
@@ -669,13 +669,13 @@ fn an_exhausted_budget_is_told_with_the_command_that_raises_it() {
 }
 
 #[test]
-fn a_chat_that_ends_at_a_pause_says_that_the_run_is_paused() {
+fn a_chat_that_ends_at_a_pause_shows_that_the_run_is_paused() {
     let more = "[agents.poor]\nmodel = \"small\"\nconverse = true\nbudget = { tokens = 1 }\n";
     let (_folder, _model, served) = served(more);
     let mut chat = chat(&served.url, &["--agent", "poor", "--run", "p"]);
-    chat.say("one");
+    chat.send_line("one");
     chat.until("  You said: one\n", "");
-    chat.say("two");
+    chat.send_line("two");
     chat.until("", "· paused: ");
     let (_, err, code) = chat.end();
     assert!(err.contains("the run is paused; return to the chat with: ") && !err.contains("the run continues"), "{err}");
@@ -686,8 +686,8 @@ fn a_chat_that_ends_at_a_pause_says_that_the_run_is_paused() {
 fn a_backslash_at_the_end_of_a_line_adds_the_next_one() {
     let (_folder, model, served) = served("");
     let mut chat = chat(&served.url, &["--agent", "support"]);
-    chat.say("one\\");
-    chat.say("two");
+    chat.send_line("one\\");
+    chat.send_line("two");
     let (_, err, code) = chat.end();
     assert_eq!(code, Some(0), "{err}");
     let messages = model.scripted.requests()[0].body["messages"].clone();
@@ -720,7 +720,7 @@ fn a_chat_that_returns_to_an_open_question_prompts_for_the_decision() {
                 [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\nconverse = true\n";
     let served = dev_with(folder.path(), &settings(folder.path(), &model, more));
     let mut first = chat(&served.url, &["--agent", "caller", "--run", "c"]);
-    first.say(r#"Please shout {"word": "fish"}"#);
+    first.send_line(r#"Please shout {"word": "fish"}"#);
     first.until("? y or n, with an optional reason\n", "");
     first.signal("-INT");
     drop(first.end());

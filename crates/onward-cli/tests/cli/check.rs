@@ -57,7 +57,8 @@ fn an_agent_in_a_turn_is_checked_with_what_it_did_before() {
         let run = onward.start::<String, _>("greeter", "Ada").id("g").await.unwrap();
         run.until(|view| view.head.generation == 1 && view.head.status == onward::Status::Waiting).await.unwrap();
     });
-    check(directory.path(), &[], "agent").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\ngreeter 1 0 0 0 0");
+    check(directory.path(), &[], "agent")
+        .assert_output(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\ngreeter 1 0 0 0 0");
 }
 
 /// Counts the messages so far, and waits for a signal in every turn but the first.
@@ -69,8 +70,8 @@ async fn reader(ctx: AgentCtx, first: String) -> onward::Result<()> {
             for message in ctx.signal(MESSAGE).drain::<String>()? {
                 ctx.append("user", &message).await?;
             }
-            let said = ctx.messages().await?.len();
-            ctx.append("assistant", &format!("so much was said: {said}")).await?;
+            let count = ctx.messages().await?.len();
+            ctx.append("assistant", &format!("so much was said: {count}")).await?;
             if turn > 0 {
                 let word: String = ctx.signal("word").recv().await?;
                 ctx.append("user", &word).await?;
@@ -101,10 +102,10 @@ fn readers(with: impl FnOnce(Builder) -> Builder) -> tempfile::TempDir {
 
 /// Earlier messages are in earlier logs.
 #[test]
-fn an_agent_that_reads_its_conversation_is_checked_with_what_was_said() {
+fn an_agent_that_reads_its_conversation_is_checked_with_its_messages() {
     let safe = "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\nreader 3 0 0 0 0";
-    check(readers(|builder| builder).path(), &[], "reader").says(0, safe);
-    check(readers(|builder| sealed(builder, 7)).path(), &[], "sealed reader").says(0, safe);
+    check(readers(|builder| builder).path(), &[], "reader").assert_output(0, safe);
+    check(readers(|builder| sealed(builder, 7)).path(), &[], "sealed reader").assert_output(0, safe);
 }
 
 fn end_and_delete(directory: &Path, id: &str) {
@@ -121,7 +122,7 @@ fn a_fork_is_checked_without_its_original() {
     end_and_delete(directory.path(), "r");
     assert_eq!(run(directory.path(), ["run", "branch", "fork", &first]).code, 0);
     let safe = "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\nreader 2 0 0 0 0";
-    check(directory.path(), &[], "sealed reader").says(0, safe);
+    check(directory.path(), &[], "sealed reader").assert_output(0, safe);
 }
 
 fn sealed(builder: Builder, byte: u8) -> Builder {
@@ -138,17 +139,18 @@ fn check(directory: &Path, args: &[&str], code: &str) -> Ran {
 }
 
 #[test]
-fn code_that_asks_for_what_is_recorded_is_safe() {
+fn code_that_makes_the_recorded_calls_is_safe() {
     let directory = one_order("order-1");
     let before = run(directory.path(), ["run", "events", "order-1"]).out;
-    check(directory.path(), &[], "same").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\norder 1 0 0 0 0");
+    check(directory.path(), &[], "same")
+        .assert_output(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\norder 1 0 0 0 0");
     assert_eq!(run(directory.path(), ["run", "events", "order-1"]).out, before, "nothing was recorded");
 }
 
 #[test]
-fn code_that_asks_for_something_else_is_shown_with_what_was_recorded() {
+fn code_that_makes_other_calls_is_shown_with_the_recorded_ones() {
     let directory = one_order("order-1");
-    check(directory.path(), &[], "changed").says(
+    check(directory.path(), &[], "changed").assert_output(
         1,
         "
 KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE
@@ -177,7 +179,8 @@ fn verdicts_are_json_lines_for_programs() {
 #[test]
 fn a_run_that_the_program_has_no_code_for_is_counted_apart() {
     let directory = one_order("order-1");
-    check(directory.path(), &[], "other").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\norder 0 0 0 0 1");
+    check(directory.path(), &[], "other")
+        .assert_output(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\norder 0 0 0 0 1");
 }
 
 #[test]
@@ -189,13 +192,14 @@ order 1 0 0 0 1 0
 
 run order-1 (order) is pinned to a version that the program has no code for
 ";
-    check(directory.path(), &[], "next").says(1, text);
+    check(directory.path(), &[], "next").assert_output(1, text);
 }
 
 #[test]
 fn sealed_runs_are_read_with_the_keys_of_the_program() {
     let directory = one_order_with("order-1", |builder| sealed(builder, 7));
-    check(directory.path(), &[], "sealed").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\norder 1 0 0 0 0");
+    check(directory.path(), &[], "sealed")
+        .assert_output(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\norder 1 0 0 0 0");
     let other = check(directory.path(), &[], "sealed with another key");
     assert_eq!(other.code, 1);
     assert!(other.out.contains("run order-1 (order) cannot be read by the program"), "{}", other.out);
@@ -213,7 +217,7 @@ fn a_set_of_runs_can_be_saved_and_checked_without_a_store() {
 }
 
 #[test]
-fn a_program_that_does_not_come_to_start_or_dies_of_a_run_is_an_error_that_says_so() {
+fn a_program_that_does_not_start_or_dies_of_a_run_is_reported_as_such() {
     let directory = one_order("order-1");
     let idle = check(directory.path(), &[], "idle");
     assert_eq!(idle.code, 1);
@@ -227,7 +231,7 @@ fn a_program_that_does_not_come_to_start_or_dies_of_a_run_is_an_error_that_says_
 fn without_open_runs_everything_is_safe() {
     let directory = one_order("order-1");
     assert_eq!(run(directory.path(), ["run", "terminate", "order-1"]).code, 0);
-    check(directory.path(), &[], "changed").says(0, "no runs to check");
+    check(directory.path(), &[], "changed").assert_output(0, "no runs to check");
     assert_eq!(check(directory.path(), &["--closed"], "changed").code, 1);
     let saved = directory.path().join("closed.jsonl");
     let saved = saved.to_str().unwrap();

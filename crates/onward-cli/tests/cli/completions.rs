@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use crate::kit::{onward, ran};
 
 fn script(shell: &str) -> String {
-    let said = ran(onward().args(["completions", shell]));
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
-    said.out
+    let output = ran(onward().args(["completions", shell]));
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
+    output.out
 }
 
 /// Returns whether the shell accepts the script; `None` if it is not installed.
@@ -34,8 +34,8 @@ fn every_shell_gets_a_script_that_it_accepts_and_that_knows_the_verbs() {
 fn bash_completes_verbs() {
     let line = r#"COMP_WORDS=(onward run at) COMP_CWORD=2 COMP_LINE="onward run at" COMP_POINT=13; _onward onward at run; echo "${COMPREPLY[@]}""#;
     let mut bash = Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let asked = format!("{}\n{line}\n", script("bash"));
-    bash.stdin.take().unwrap().write_all(asked.as_bytes()).unwrap();
+    let input = format!("{}\n{line}\n", script("bash"));
+    bash.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let answered = bash.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(answered.stdout).unwrap().trim(), "attach");
 }

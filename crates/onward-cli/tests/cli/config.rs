@@ -22,18 +22,18 @@ fn show(directory: &Path) -> std::process::Command {
 #[test]
 fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
     let folder = tempfile::tempdir().unwrap();
-    let said = ran(&mut show(folder.path()));
-    assert_eq!(origin(&said, "data"), ("./onward-data".to_owned(), "default".to_owned()));
-    assert_eq!(origin(&said, "url"), ("-".to_owned(), "-".to_owned()));
+    let output = ran(&mut show(folder.path()));
+    assert_eq!(origin(&output, "data"), ("./onward-data".to_owned(), "default".to_owned()));
+    assert_eq!(origin(&output, "url"), ("-".to_owned(), "-".to_owned()));
     std::fs::write(folder.path().join("onward.toml"), "\ndata = \"runs\"\n[limits]\nstreams_max = 9\n").unwrap();
-    let said = ran(&mut show(folder.path()));
-    assert_eq!(origin(&said, "data"), ("runs".to_owned(), "onward.toml:2".to_owned()));
-    assert_eq!(origin(&said, "limits.streams_max"), ("9".to_owned(), "onward.toml:4".to_owned()));
-    let said = ran(show(folder.path()).env("ONWARD_DATA", "other").env("ONWARD_LIMITS__STREAMS_MAX", "8"));
-    assert_eq!(origin(&said, "data"), ("other".to_owned(), "ONWARD_DATA".to_owned()));
-    assert_eq!(origin(&said, "limits.streams_max").1, "ONWARD_LIMITS__STREAMS_MAX");
-    let said = ran(show(folder.path()).env("ONWARD_DATA", "other").args(["--data", "third"]));
-    assert_eq!(origin(&said, "data"), ("third".to_owned(), "--data".to_owned()));
+    let output = ran(&mut show(folder.path()));
+    assert_eq!(origin(&output, "data"), ("runs".to_owned(), "onward.toml:2".to_owned()));
+    assert_eq!(origin(&output, "limits.streams_max"), ("9".to_owned(), "onward.toml:4".to_owned()));
+    let output = ran(show(folder.path()).env("ONWARD_DATA", "other").env("ONWARD_LIMITS__STREAMS_MAX", "8"));
+    assert_eq!(origin(&output, "data"), ("other".to_owned(), "ONWARD_DATA".to_owned()));
+    assert_eq!(origin(&output, "limits.streams_max").1, "ONWARD_LIMITS__STREAMS_MAX");
+    let output = ran(show(folder.path()).env("ONWARD_DATA", "other").args(["--data", "third"]));
+    assert_eq!(origin(&output, "data"), ("third".to_owned(), "--data".to_owned()));
 }
 
 #[test]
@@ -43,49 +43,51 @@ fn the_file_is_the_named_one_or_the_one_here_or_the_users() {
     std::fs::write(user.path().join("onward/onward.toml"), "namespace = \"users\"\nkey_file = \"my.key\"\n").unwrap();
     let mut show = show(here.path());
     show.env("XDG_CONFIG_HOME", user.path());
-    let said = ran(&mut show);
-    assert_eq!(origin(&said, "namespace").0, "users");
+    let output = ran(&mut show);
+    assert_eq!(origin(&output, "namespace").0, "users");
     let beside = user.path().join("onward/my.key").to_string_lossy().into_owned();
-    assert_eq!(origin(&said, "key_file").0, beside, "paths are relative to the file");
+    assert_eq!(origin(&output, "key_file").0, beside, "paths are relative to the file");
     std::fs::write(here.path().join("onward.toml"), "namespace = \"here\"\n").unwrap();
     assert_eq!(origin(&ran(&mut show), "namespace").0, "here");
     let named = here.path().join("named.toml");
     std::fs::write(&named, "namespace = \"named\"\n").unwrap();
     assert_eq!(origin(&ran(show.env("ONWARD_CONFIG", &named)), "namespace").0, "named");
-    let said = ran(show.args(["--config", "/nonexistent.toml"]));
-    assert_eq!(said.code, 1);
-    assert!(said.err.contains("cannot read the settings in /nonexistent.toml"), "{}", said.err);
+    let output = ran(show.args(["--config", "/nonexistent.toml"]));
+    assert_eq!(output.code, 1);
+    assert!(output.err.contains("cannot read the settings in /nonexistent.toml"), "{}", output.err);
 }
 
 #[test]
 fn an_unknown_command_exits_with_2_and_a_suggestion() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("onward.toml");
-    let said = |text: &str, args: &[&str]| {
+    let run_with_config = |text: &str, args: &[&str]| {
         std::fs::write(&file, text).unwrap();
         ran(onward().args(args).current_dir(folder.path()))
     };
-    said("[server]\nlistn = \"127.0.0.1:1\"\n", &["run", "list"])
-        .says(2, "! error[config_invalid]: onward.toml:2: unknown setting `server.listn`\n! hint: did you mean `server.listen`?");
-    said("[limits]\nstreams_max = 0\n", &["dev", "--ephemeral", "--port", "0"]).says(
+    run_with_config("[server]\nlistn = \"127.0.0.1:1\"\n", &["run", "list"]).assert_output(
+        2,
+        "! error[config_invalid]: onward.toml:2: unknown setting `server.listn`\n! hint: did you mean `server.listen`?",
+    );
+    run_with_config("[limits]\nstreams_max = 0\n", &["dev", "--ephemeral", "--port", "0"]).assert_output(
         2,
         "! error[config_invalid]: invalid setting `limits.streams_max` = `0` from onward.toml:2: must be an integer greater than 0\n! hint: see `onward config show --origin` for all settings and their origins",
     );
-    said("[log]\nlevel = \"loud\"\n", &["dev", "--ephemeral", "--port", "0"]).says(
+    run_with_config("[log]\nlevel = \"loud\"\n", &["dev", "--ephemeral", "--port", "0"]).assert_output(
         2,
         "! error[config_invalid]: invalid setting `log.level` = `loud` from onward.toml:2: must be one of error, warn, info, debug\n! hint: see `onward config show --origin` for all settings and their origins",
     );
-    let broken = said("url = \n", &["run", "list"]);
+    let broken = run_with_config("url = \n", &["run", "list"]);
     assert!(broken.err.starts_with("error[config_invalid]: onward.toml:1: "), "{}", broken.err);
-    let secret = said("key = \"onw_id_SECRET_x\"\n", &["run", "list"]);
+    let secret = run_with_config("key = \"onw_id_SECRET_x\"\n", &["run", "list"]);
     assert!(secret.code == 2 && !secret.err.contains("SECRET"), "{}", secret.err);
 }
 
 #[test]
 fn secrets_are_masked() {
-    let said = ran(onward().args(["config", "show", "--origin"]).env("ONWARD_KEY", "onw_abc_SECRET_1234"));
-    assert!(said.out.contains("onw_abc_********") && !said.out.contains("SECRET"), "{}", said.out);
-    assert!(said.out.contains("ONWARD_KEY\n"), "{}", said.out);
+    let output = ran(onward().args(["config", "show", "--origin"]).env("ONWARD_KEY", "onw_abc_SECRET_1234"));
+    assert!(output.out.contains("onw_abc_********") && !output.out.contains("SECRET"), "{}", output.out);
+    assert!(output.out.contains("ONWARD_KEY\n"), "{}", output.out);
 }
 
 #[test]
@@ -101,12 +103,12 @@ fn a_server_and_its_clients_find_each_other_by_one_file() {
     std::fs::write(&file, settings).unwrap();
     let served = serve(onward().arg("server").current_dir(folder.path()));
     assert_eq!(served.address, address.to_string());
-    ran(onward().args(["run", "start", "hello", "--id", "a"]).current_dir(folder.path())).says(0, "a: started");
+    ran(onward().args(["run", "start", "hello", "--id", "a"]).current_dir(folder.path())).assert_output(0, "a: started");
     assert!(folder.path().join("runs/onward.db").exists());
     drop(served);
     assert_eq!(ran(onward().args(["run", "list"]).current_dir(folder.path())).code, 5, "the server comes before the directory");
-    let said = ran(onward().args(["run", "list", "--data", "runs"]).current_dir(folder.path()));
-    assert!(said.out.contains("hello"), "a flag comes before the file: {}{}", said.out, said.err);
+    let output = ran(onward().args(["run", "list", "--data", "runs"]).current_dir(folder.path()));
+    assert!(output.out.contains("hello"), "a flag comes before the file: {}{}", output.out, output.err);
 }
 
 #[test]
@@ -127,23 +129,23 @@ fn a_server_in_the_environment_comes_before_a_directory_there() {
 }
 
 #[test]
-fn a_misspelt_variable_is_told_and_those_of_others_are_left_alone() {
+fn a_misspelt_variable_is_reported_and_those_of_others_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
-    let said = ran(show(folder.path()).env("ONWARD_LIMITS__CONNECTION_MAX", "5"));
-    let text = said.out + &said.err;
+    let output = ran(show(folder.path()).env("ONWARD_LIMITS__CONNECTION_MAX", "5"));
+    let text = output.out + &output.err;
     assert!(text.contains("config_invalid") && text.contains("ONWARD_LIMITS__CONNECTIONS_MAX"), "{text}");
-    let said = ran(onward().args(["run", "list"]).current_dir(folder.path()).env("ONWARD_NAMESPCE", "x"));
-    said.says(
+    let output = ran(onward().args(["run", "list"]).current_dir(folder.path()).env("ONWARD_NAMESPCE", "x"));
+    output.assert_output(
         2,
         "! error[config_invalid]: unknown setting ONWARD_NAMESPCE in the environment\n! hint: did you mean ONWARD_NAMESPACE?",
     );
-    let said = ran(show(folder.path()).env("ONWARD_CHECK", "1").env("ONWARD_LIMITS__CONNECTIONS_MAX", "5"));
-    assert_eq!(origin(&said, "limits.connections_max").0, "5");
+    let output = ran(show(folder.path()).env("ONWARD_CHECK", "1").env("ONWARD_LIMITS__CONNECTIONS_MAX", "5"));
+    assert_eq!(origin(&output, "limits.connections_max").0, "5");
 }
 
 /// `config show` fails with the same error as the command that uses the value.
 #[test]
-fn what_cannot_be_used_is_told_where_it_is_shown() {
+fn an_unusable_setting_is_reported_where_it_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     for (name, value, uses) in [
         ("ONWARD_LIMITS__CONNECTIONS_MAX", "-1", &["dev", "--ephemeral", "--port", "0"][..]),
@@ -179,9 +181,9 @@ fn the_password_of_a_database_is_never_shown() {
 
 /// A missing secret in a deployment.
 #[test]
-fn an_empty_store_is_told_and_no_directory_is_made_in_its_place() {
+fn an_empty_store_is_reported_and_no_directory_is_made_in_its_place() {
     let folder = tempfile::tempdir().unwrap();
-    let said = ran(onward().arg("server").current_dir(folder.path()).env("ONWARD_SERVER__STORE", ""));
-    assert!(said.code == 2 && said.err.contains("ONWARD_SERVER__STORE is set but empty"), "{}", said.err);
+    let output = ran(onward().arg("server").current_dir(folder.path()).env("ONWARD_SERVER__STORE", ""));
+    assert!(output.code == 2 && output.err.contains("ONWARD_SERVER__STORE is set but empty"), "{}", output.err);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was written");
 }

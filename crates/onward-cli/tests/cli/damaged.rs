@@ -30,16 +30,16 @@ fn check(ran: &Ran, name: &str) -> (String, String) {
 
 fn start_runs(served: &Served, runs: std::ops::Range<u32>) {
     for number in runs {
-        assert_eq!(served.ask("POST", "/v1/runs", &format!(r#"{{"kind": "hello", "id": "run-{number}"}}"#)).0, 201);
+        assert_eq!(served.request("POST", "/v1/runs", &format!(r#"{{"kind": "hello", "id": "run-{number}"}}"#)).0, 201);
     }
 }
 
 /// Kills a server and returns its stderr.
-fn said(mut served: Served) -> String {
+fn kill_and_read_stderr(mut served: Served) -> String {
     served.child.kill().unwrap();
-    let mut said = String::new();
-    served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    said
+    let mut stderr = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    stderr
 }
 
 /// Returns the directory of a killed server with twenty runs, and changes the second half of its write-ahead log.
@@ -47,7 +47,7 @@ fn with_changed_log(change: impl FnOnce(&mut [u8])) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let served = dev(directory.path());
     start_runs(&served, 0..20);
-    drop(said(served)); // SIGKILL
+    drop(kill_and_read_stderr(served)); // SIGKILL
     let log = directory.path().join("onward.db-wal");
     let mut bytes = std::fs::read(&log).unwrap();
     let half = bytes.len() / 2;
@@ -57,7 +57,7 @@ fn with_changed_log(change: impl FnOnce(&mut [u8])) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_changed_byte_in_the_write_ahead_log_is_told_by_everybody_and_repaired() {
+fn a_changed_byte_in_the_write_ahead_log_is_reported_and_repaired() {
     let directory = with_changed_log(|bytes| bytes[0] ^= 1);
     let doctor = run(directory.path(), ["doctor", "--json"]);
     assert_eq!((doctor.code, check(&doctor, "log").0.as_str()), (1, "fail"), "{}", doctor.out);
@@ -69,14 +69,14 @@ fn a_changed_byte_in_the_write_ahead_log_is_told_by_everybody_and_repaired() {
     assert!(exported.code == 0 && exported.err.contains("damaged") && exported.out.contains("run-0"), "{}", exported.err);
 
     let served = dev(directory.path());
-    let (status, problem) = served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "new"}"#);
+    let (status, problem) = served.request("POST", "/v1/runs", r#"{"kind": "hello", "id": "new"}"#);
     assert_eq!((status, problem["code"].as_str()), (503, Some("store_damaged")), "{problem}");
     assert!(problem["hint"].as_str().unwrap().contains("onward doctor --repair"), "{problem}");
-    let (status, problem) = served.ask("GET", "/readyz", "");
+    let (status, problem) = served.request("GET", "/readyz", "");
     assert_eq!((status, problem["code"].as_str()), (503, Some("not_ready")), "{problem}");
-    assert_eq!(served.ask("GET", "/v1/runs/run-0", "").0, 200);
-    let said = said(served);
-    assert!(said.contains("the store accepts no writes"), "{said}");
+    assert_eq!(served.request("GET", "/v1/runs/run-0", "").0, 200);
+    let stderr = kill_and_read_stderr(served);
+    assert!(stderr.contains("the store accepts no writes"), "{stderr}");
 
     let repaired = run(directory.path(), ["doctor", "--repair", "--json"]);
     assert_eq!(check(&repaired, "repair").0, "ok", "{}", repaired.out);
@@ -85,7 +85,7 @@ fn a_changed_byte_in_the_write_ahead_log_is_told_by_everybody_and_repaired() {
     assert_eq!((doctor.code, check(&doctor, "log").0.as_str()), (0, "ok"), "{}", doctor.out);
     let served = dev(directory.path());
     start_runs(&served, 100..101);
-    let found = (0..20).filter(|number| served.ask("GET", &format!("/v1/runs/run-{number}"), "").0 == 200).count();
+    let found = (0..20).filter(|number| served.request("GET", &format!("/v1/runs/run-{number}"), "").0 == 200).count();
     assert_eq!(found, 20, "one changed byte is corrected");
 }
 
@@ -164,18 +164,18 @@ fn a_server_on_a_full_disk_is_not_ready_until_there_is_space() {
     let start = |number: u32| {
         let input = "x".repeat(50_000);
         let status =
-            served.ask("POST", "/v1/runs", &format!(r#"{{"kind": "hello", "id": "run-{number}", "input": "{input}"}}"#)).0;
+            served.request("POST", "/v1/runs", &format!(r#"{{"kind": "hello", "id": "run-{number}", "input": "{input}"}}"#)).0;
         assert!([201, 507].contains(&status), "{status}");
         status
     };
-    assert_eq!(served.ask("GET", "/readyz", "").0, 200);
+    assert_eq!(served.request("GET", "/readyz", "").0, 200);
     assert!((0..1_000).any(|number| start(number) == 507), "the disk was never full");
-    let (status, problem) = served.ask("GET", "/readyz", "");
+    let (status, problem) = served.request("GET", "/readyz", "");
     assert_eq!((status, problem["code"].as_str()), (503, Some("not_ready")), "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("the disk is full"), "{problem}");
     wait_for(&log, "the store accepts no writes");
     mount.grow("64m");
-    assert_eq!(served.ask("GET", "/readyz", "").0, 200, "readiness needs no write");
+    assert_eq!(served.request("GET", "/readyz", "").0, 200, "readiness needs no write");
     assert_eq!(start(5_000), 201);
     wait_for(&log, "the store accepts writes again");
 }
@@ -205,10 +205,10 @@ fn a_store_that_stops_after_a_failed_sync_is_in_the_log() {
     let log = lines_of(&mut served);
     start_runs(&served, 0..1);
     std::fs::write(&when, "").unwrap();
-    let (status, problem) = served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "lost"}"#);
+    let (status, problem) = served.request("POST", "/v1/runs", r#"{"kind": "hello", "id": "lost"}"#);
     assert_eq!((status, problem["code"].as_str()), (503, Some("store_stopped")), "{problem}");
     wait_for(&log, "the store accepts no writes");
-    assert_eq!(served.ask("GET", "/readyz", "").0, 503);
+    assert_eq!(served.request("GET", "/readyz", "").0, 503);
 }
 
 /// Returns the log lines of a server as they are written.
@@ -228,7 +228,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn files_are_their_owners_alone_and_open_directories_are_told_of() {
+fn files_are_readable_by_their_owner_only_and_open_directories_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     std::fs::create_dir(&data).unwrap();
@@ -243,8 +243,8 @@ fn files_are_their_owners_alone_and_open_directories_are_told_of() {
         assert_eq!(mode(&path), 0o600, "{}", path.display());
     }
     assert!(data.join("onward.db-wal").exists() && data.join("onward.db-shm").exists());
-    let said = said(served);
-    assert!(said.contains("other users of this machine can read a secret") && said.contains("chmod 700"), "{said}");
+    let stderr = kill_and_read_stderr(served);
+    assert!(stderr.contains("other users of this machine can read a secret") && stderr.contains("chmod 700"), "{stderr}");
     let doctor = run(&data, ["doctor", "--json"]);
     assert_eq!((doctor.code, check(&doctor, "modes").0.as_str()), (0, "warn"), "{}", doctor.out);
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -294,7 +294,7 @@ fn timers_that_fire_when_a_server_comes_up_are_counted() {
     let begun = std::time::Instant::now();
     loop {
         let page = run_metrics(&served);
-        let log = served.ask("GET", "/v1/runs/late/events", "").1.to_string();
+        let log = served.request("GET", "/v1/runs/late/events", "").1.to_string();
         if log.contains("timer_fired") {
             let page = if page.contains("timer_fired") { page } else { run_metrics(&served) };
             assert!(page.contains("onward_inputs_total{event=\"timer_fired\"} 1"), "{page}");

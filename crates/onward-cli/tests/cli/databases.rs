@@ -49,8 +49,8 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 fn until_ready(served: &Served, what: &str) -> String {
     let mut last = String::new();
     let page = || {
-        let said = run_over(&served.url, ["api", "get", "/readyz"]);
-        last = format!("{}{}", said.out, said.err);
+        let output = run_over(&served.url, ["api", "get", "/readyz"]);
+        last = format!("{}{}", output.out, output.err);
         assert!(!last.contains("hidden-word"), "{last}");
         last.contains(what).then(|| last.clone())
     };
@@ -67,10 +67,10 @@ fn metrics(served: &Served) -> String {
 fn reachable(served: &Served) -> (Vec<usize>, Vec<String>) {
     let (mut found, mut refused) = (Vec::new(), Vec::new());
     for number in 0..RUNS {
-        let said = run_over(&served.url, ["run", "show", &format!("run-{number}")]);
-        match said.code {
+        let output = run_over(&served.url, ["run", "show", &format!("run-{number}")]);
+        match output.code {
             0 => found.push(number),
-            _ => refused.push(said.err),
+            _ => refused.push(output.err),
         }
     }
     (found, refused)
@@ -78,20 +78,20 @@ fn reachable(served: &Served) -> (Vec<usize>, Vec<String>) {
 
 fn start_runs(served: &Served) {
     for number in 0..RUNS {
-        let said = run_over(&served.url, ["run", "start", "order", "--id", &format!("run-{number}")]);
-        assert_eq!(said.code, 0, "{}", said.err);
+        let output = run_over(&served.url, ["run", "start", "order", "--id", &format!("run-{number}")]);
+        assert_eq!(output.code, 0, "{}", output.err);
     }
 }
 
 /// SD4: lists name missing databases, over HTTP and gRPC, as text and as JSON; commands that need all databases fail.
-fn lists_say_what_is_missing(served: &Served, found: usize, missing: &str) {
+fn assert_lists_name_missing(served: &Served, found: usize, missing: &str) {
     let parsed =
         |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")) };
-    let told = format!("{missing} is down: its data is missing from this list");
+    let warning = format!("{missing} is down: its data is missing from this list");
     for options in [&["run", "list"][..], &["run", "list", "--all"]] {
         let people = run_over(&served.url, options.iter().copied());
         assert_eq!((people.code, people.out.matches("run-").count()), (0, found), "{}{}", people.out, people.err);
-        assert!(people.err.contains(&told), "{}", people.err);
+        assert!(people.err.contains(&warning), "{}", people.err);
         let program = run_over(&served.url, options.iter().copied().chain(["--json"]));
         let page = parsed(&program.out);
         assert_eq!(page["runs"].as_array().map(Vec::len), Some(found), "{page}");
@@ -104,12 +104,12 @@ fn lists_say_what_is_missing(served: &Served, found: usize, missing: &str) {
         assert_eq!(page["missing_databases"], serde_json::json!([missing]), "{page}");
     }
     for options in [&["approval", "list"][..], &["run", "deleted"], &["queue", "quarantined"]] {
-        let said = run_over(&served.url, options.iter().copied());
-        assert!(said.code == 0 && said.err.contains(&told), "{options:?}: {}", said.err);
+        let output = run_over(&served.url, options.iter().copied());
+        assert!(output.code == 0 && output.err.contains(&warning), "{options:?}: {}", output.err);
     }
     for options in [&["export"][..], &["queue", "list"]] {
-        let said = run_over(&served.url, options.iter().copied());
-        assert!(said.code != 0 && said.err.contains("store_unavailable"), "{options:?}: {}", said.err);
+        let output = run_over(&served.url, options.iter().copied());
+        assert!(output.code != 0 && output.err.contains("store_unavailable"), "{options:?}: {}", output.err);
     }
 }
 
@@ -122,11 +122,11 @@ fn a_database_that_is_down_takes_only_its_own_runs_with_it_and_is_named() {
     assert_eq!(reachable(&served).0.len(), RUNS);
 
     there.stop(FAST).unwrap();
-    let said = until_ready(&served, "degraded");
-    let (first, degraded) = said.split_once('\n').unwrap();
+    let readiness = until_ready(&served, "degraded");
+    let (first, degraded) = readiness.split_once('\n').unwrap();
     assert_eq!(first, "ready");
-    assert!(degraded.starts_with(&format!("degraded: {} is down: ", shown(&there))), "{said}");
-    assert_eq!(degraded.lines().count(), 1, "{said}");
+    assert!(degraded.starts_with(&format!("degraded: {} is down: ", shown(&there))), "{readiness}");
+    assert_eq!(degraded.lines().count(), 1, "{readiness}");
     let (found, refused) = reachable(&served);
     assert!(!found.is_empty() && !refused.is_empty(), "{found:?}");
     for error in refused {
@@ -142,7 +142,7 @@ fn a_database_that_is_down_takes_only_its_own_runs_with_it_and_is_named() {
         let line = format!("onward_database_up{{database=\"{}\"}} {up}\n", shown(cluster));
         assert!(page.contains(&line), "no {line} in\n{page}");
     }
-    lists_say_what_is_missing(&served, found.len(), &shown(&there));
+    assert_lists_name_missing(&served, found.len(), &shown(&there));
     let doctor = run_over(&served.url, ["doctor"]);
     let warned = format!("warn  ready         {} is down: ", shown(&there));
     assert!(doctor.out.contains(&warned), "{}", doctor.out);
@@ -175,13 +175,13 @@ fn a_server_starts_while_one_of_several_databases_is_down_and_joins_it_when_it_c
     // Without any database the server is not ready, and a new one does not start.
     there.stop(FAST).unwrap();
     here.stop(FAST).unwrap();
-    let said = until_ready(&served, "not_ready");
-    assert!(said.contains(&shown(&here)) && said.contains(&shown(&there)), "{said}");
+    let readiness = until_ready(&served, "not_ready");
+    assert!(readiness.contains(&shown(&here)) && readiness.contains(&shown(&there)), "{readiness}");
     drop(served);
     let store = format!("{},{}", url(&here), url(&there));
     let none = onward().args(["server", "--listen", "127.0.0.1:0"]).env("ONWARD_SERVER__STORE", store).output().unwrap();
-    let said = String::from_utf8(none.stderr).unwrap();
-    assert!(none.status.code() == Some(1) && said.contains("no database is up") && !said.contains("hidden-word"), "{said}");
+    let stderr = String::from_utf8(none.stderr).unwrap();
+    assert!(none.status.code() == Some(1) && stderr.contains("no database is up") && !stderr.contains("hidden-word"), "{stderr}");
 }
 
 /// A database that accepts connections and does not answer counts as down, for a running and for a starting server.
@@ -193,8 +193,11 @@ fn a_database_that_stands_still_takes_only_its_own_runs_with_it() {
     start_runs(&served);
 
     let frozen = there.freeze().unwrap();
-    let said = until_ready(&served, "degraded");
-    assert!(said.starts_with("ready\n") && said.contains(&format!("degraded: {} is down: ", shown(&there))), "{said}");
+    let readiness = until_ready(&served, "degraded");
+    assert!(
+        readiness.starts_with("ready\n") && readiness.contains(&format!("degraded: {} is down: ", shown(&there))),
+        "{readiness}"
+    );
     let (found, refused) = reachable(&served);
     assert!(!found.is_empty() && !refused.is_empty(), "{found:?}");
     assert!(refused.iter().all(|error| error.contains("store_unavailable") && error.contains(&shown(&there))), "{refused:?}");
@@ -209,8 +212,8 @@ fn a_database_that_stands_still_takes_only_its_own_runs_with_it() {
     drop(served);
 
     let late = server(&[&here, &there]);
-    let said = until_ready(&late, "degraded");
-    assert!(said.contains(&shown(&there)), "{said}");
+    let readiness = until_ready(&late, "degraded");
+    assert!(readiness.contains(&shown(&there)), "{readiness}");
     assert_eq!(reachable(&late).0, found);
     drop(frozen);
     until("it has joined", || (until_ready(&late, "ready") == "ready\n").then_some(()));
@@ -231,8 +234,8 @@ fn a_database_that_comes_late_and_is_another_one_is_not_used() {
     let before = reachable(&served).0;
     until_ready(&served, "degraded");
     there.go_on().unwrap();
-    let said = until_ready(&served, "has no recorded shard");
-    assert!(said.starts_with("ready\n"), "{said}");
+    let readiness = until_ready(&served, "has no recorded shard");
+    assert!(readiness.starts_with("ready\n"), "{readiness}");
     assert_eq!(reachable(&served).0, before);
     // No run is started in it.
     for number in 0..RUNS {
@@ -249,12 +252,12 @@ fn an_export_of_an_empty_database_changes_nothing() {
     let (here, there) = (cluster(), cluster());
     let export = |clusters: &[&Cluster]| {
         let store = clusters.iter().map(|cluster| url(cluster)).collect::<Vec<_>>().join(",");
-        let said = onward().args(["export", "--store"]).env("ONWARD_SERVER__STORE", store).output().unwrap();
-        (said.status.code(), String::from_utf8(said.stderr).unwrap())
+        let output = onward().args(["export", "--store"]).env("ONWARD_SERVER__STORE", store).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     for clusters in [&[&here][..], &[&here, &there]] {
-        let (code, said) = export(clusters);
-        assert!(code == Some(1) && said.contains("it has no Onward tables"), "{said}");
+        let (code, stderr) = export(clusters);
+        assert!(code == Some(1) && stderr.contains("it has no Onward tables"), "{stderr}");
         assert_eq!(here.psql("postgres", "SELECT to_regclass('onward.runs') IS NULL").unwrap(), "t");
     }
     // With tables, but without a shard assignment.

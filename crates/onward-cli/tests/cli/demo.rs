@@ -58,7 +58,7 @@ fn the_commands_it_names_work_on_its_directory() {
 }
 
 #[test]
-fn a_demo_in_a_directory_that_is_in_use_says_so() {
+fn a_demo_in_a_directory_that_is_in_use_reports_it() {
     let directory = tempfile::tempdir().unwrap();
     let _holder = onward_store_embedded::EmbeddedStore::open(directory.path(), Default::default()).unwrap();
     let demo = run(directory.path(), ["demo", "--fast"]);

@@ -29,9 +29,9 @@ pub fn serve(command: &mut Command) -> Served {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     if line.is_empty() {
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        panic!("it did not become ready: {said}");
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        panic!("it did not become ready: {stderr}");
     }
     let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
     let url = ready["url"].as_str().unwrap().to_owned();
@@ -45,12 +45,12 @@ pub fn dev(directory: &Path) -> Served {
 
 impl Served {
     /// Sends a request and returns the status and the body.
-    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
-        self.ask_with("", method, path, body)
+    pub fn request(&self, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
+        self.request_with("", method, path, body)
     }
 
     /// Sends a request with additional headers.
-    pub fn ask_with(&self, headers: &str, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
+    pub fn request_with(&self, headers: &str, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         let head = format!(
@@ -76,13 +76,14 @@ impl Served {
 }
 
 #[test]
-fn dev_is_ready_when_it_says_so_and_stops_when_it_is_told() {
+fn dev_is_ready_when_it_prints_its_url_and_stops_on_a_signal() {
     for signal in ["-TERM", "-INT"] {
         let directory = tempfile::tempdir().unwrap();
         let mut served = dev(directory.path());
-        assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "a"}"#).0, 201);
-        assert_eq!(served.ask("GET", "/readyz", "").0, 200);
-        run(directory.path(), ["run", "list"]).says(0, "ID KIND STATUS EVENTS CREATED CHANGED\na hello pending 1 AGO AGO");
+        assert_eq!(served.request("POST", "/v1/runs", r#"{"kind": "hello", "id": "a"}"#).0, 201);
+        assert_eq!(served.request("GET", "/readyz", "").0, 200);
+        run(directory.path(), ["run", "list"])
+            .assert_output(0, "ID KIND STATUS EVENTS CREATED CHANGED\na hello pending 1 AGO AGO");
         served.signal(signal);
         assert_eq!(served.end(), Some(0));
         assert!(!directory.path().join("onward.db-wal").exists(), "the store was closed, not left");
@@ -95,15 +96,15 @@ fn what_was_acknowledged_survives_kill_9() {
     let mut served = dev(directory.path());
     for number in 0..20 {
         let body = format!(r#"{{"kind": "hello", "id": "run-{number}", "input": {number}}}"#);
-        assert_eq!(served.ask("POST", "/v1/runs", &body).0, 201);
+        assert_eq!(served.request("POST", "/v1/runs", &body).0, 201);
     }
-    assert_eq!(served.ask("POST", "/v1/runs/run-3/signals", r#"{"name": "x", "payload": 1}"#).0, 202);
+    assert_eq!(served.request("POST", "/v1/runs/run-3/signals", r#"{"name": "x", "payload": 1}"#).0, 202);
     served.signal("-KILL");
     assert_eq!(served.end(), None);
     let served = dev(directory.path());
-    let (status, runs) = served.ask("GET", "/v1/runs", "");
+    let (status, runs) = served.request("GET", "/v1/runs", "");
     assert_eq!((status, runs["runs"].as_array().unwrap().len()), (200, 20));
-    let (_, log) = served.ask("GET", "/v1/runs/run-3/events?from=1", "");
+    let (_, log) = served.request("GET", "/v1/runs/run-3/events?from=1", "");
     assert_eq!(log["events"][0]["event"]["type"], "signal_received");
 }
 
@@ -111,39 +112,39 @@ fn what_was_acknowledged_survives_kill_9() {
 fn a_second_dev_on_the_same_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let _first = dev(directory.path());
-    run(directory.path(), ["dev", "--port", "0"]).says(
+    run(directory.path(), ["dev", "--port", "0"]).assert_output(
         6,
         "! error[directory_locked]: DIR is in use by this or another process\n! hint: stop the process that has it open, or drop the other store; commands that only read work meanwhile",
     );
 }
 
 #[test]
-fn a_port_that_is_taken_is_told() {
+fn a_port_that_is_taken_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let said = ran(onward().args(["dev", "--ephemeral", "--port", &port]));
-    assert_eq!((said.code, said.out.as_str()), (1, ""));
-    assert!(said.err.starts_with(&format!("error[listen_failed]: cannot listen on 127.0.0.1:{port}: ")), "{}", said.err);
-    assert!(said.err.contains("hint: another server may use the port"), "{}", said.err);
+    let output = ran(onward().args(["dev", "--ephemeral", "--port", &port]));
+    assert_eq!((output.code, output.out.as_str()), (1, ""));
+    assert!(output.err.starts_with(&format!("error[listen_failed]: cannot listen on 127.0.0.1:{port}: ")), "{}", output.err);
+    assert!(output.err.contains("hint: another server may use the port"), "{}", output.err);
 }
 
 #[test]
 fn dev_greets_with_four_lines_and_ends_with_its_child() {
     let script = r#"test "${ONWARD_URL#http://127.0.0.1:}" != "$ONWARD_URL" && exit 7"#;
-    let said = ran(onward().args(["dev", "--port", "0", "--ephemeral", "--", "sh", "-c", script]));
-    assert_eq!((said.code, said.out.as_str()), (7, ""), "{}", said.err);
-    let lines: Vec<String> = steady(&said.err).lines().map(str::to_owned).collect();
+    let output = ran(onward().args(["dev", "--port", "0", "--ephemeral", "--", "sh", "-c", script]));
+    assert_eq!((output.code, output.out.as_str()), (7, ""), "{}", output.err);
+    let lines: Vec<String> = steady(&output.err).lines().map(str::to_owned).collect();
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines[0].starts_with("onward 0.") && lines[1].starts_with("  url http://127.0.0.1:"), "{lines:?}");
     assert_eq!(lines[2], "  data in memory, lost on exit");
     assert!(lines[3].starts_with("  next start a worker with ONWARD_URL=http://127.0.0.1:"), "{lines:?}");
-    let said = ran(onward().args(["dev", "--port", "0", "--ephemeral", "--", "/nowhere/program"]));
-    assert_eq!(said.code, 1);
-    assert!(said.err.contains("cannot run `/nowhere/program`"), "{}", said.err);
+    let output = ran(onward().args(["dev", "--port", "0", "--ephemeral", "--", "/nowhere/program"]));
+    assert_eq!(output.code, 1);
+    assert!(output.err.contains("cannot run `/nowhere/program`"), "{}", output.err);
 }
 
 #[test]
-fn the_child_of_a_dev_that_is_told_to_stop_stops_too() {
+fn the_child_of_a_stopped_dev_stops_too() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pid");
     let script = format!("echo $$ > {}; exec sleep 100", file.display());
@@ -167,7 +168,7 @@ fn the_child_of_a_dev_that_is_told_to_stop_stops_too() {
 fn a_server_refuses_an_address_that_others_can_reach() {
     let directory = tempfile::tempdir().unwrap();
     for address in ["0.0.0.0:0", "[::]:0", "192.168.1.1:7400"] {
-        run(directory.path(), ["server", "--listen", address]).says(
+        run(directory.path(), ["server", "--listen", address]).assert_output(
             2,
             &format!(
                 "! error[listen_refused]: {address} is reachable from other machines, and there are no usable keys\n! hint: create a key with `onward key create`, or listen on 127.0.0.1"
@@ -175,10 +176,10 @@ fn a_server_refuses_an_address_that_others_can_reach() {
         );
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was opened");
-    let said = ran(onward().args(["server", "--store", "mysql://me:secret@host/db"]));
-    assert_eq!(said.code, 2);
-    assert!(said.err.starts_with("error[store_unsupported]: unknown store type `mysql`"), "{}", said.err);
-    assert!(!said.err.contains("secret"));
+    let output = ran(onward().args(["server", "--store", "mysql://me:secret@host/db"]));
+    assert_eq!(output.code, 2);
+    assert!(output.err.starts_with("error[store_unsupported]: unknown store type `mysql`"), "{}", output.err);
+    assert!(!output.err.contains("secret"));
     assert_eq!(ran(onward().args(["server", "--listen", "here"])).code, 2);
 }
 
@@ -188,37 +189,37 @@ fn a_server_logs_json_without_a_terminal() {
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).unwrap(); // or it warns
     let store = format!("embedded:{}", directory.path().display());
     let mut served = serve(onward().args(["server", "--listen", "127.0.0.1:0", "--store", &store]));
-    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "a", "input": "SECRET"}"#).0, 201);
-    assert_eq!(served.ask("GET", "/v1/runs/a", "").0, 200);
+    assert_eq!(served.request("POST", "/v1/runs", r#"{"kind": "hello", "id": "a", "input": "SECRET"}"#).0, 201);
+    assert_eq!(served.request("GET", "/v1/runs/a", "").0, 200);
     served.signal("-TERM");
     assert_eq!(served.end(), Some(0));
-    let mut said = String::new();
-    served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    let messages: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<&str> = messages.iter().map(|line| line["message"].as_str().unwrap()).collect();
-    assert_eq!(told, ["ready", "request", "stopped"], "reads are traced at debug only");
-    assert!(!said.contains("SECRET"));
+    let mut stderr = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    let messages: Vec<serde_json::Value> = stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let texts: Vec<&str> = messages.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["ready", "request", "stopped"], "reads are traced at debug only");
+    assert!(!stderr.contains("SECRET"));
 }
 
 #[test]
-fn runs_of_outside_engines_are_listed_and_told_like_others() {
+fn runs_of_outside_engines_are_listed_and_shown_like_others() {
     let directory = tempfile::tempdir().unwrap();
     let served = dev(directory.path());
     let append = r#"{"expected_next_index": 0, "events": [{"type": "STEP_FINISHED"}, {"type": "SIGNAL_AWAITED"}],
                      "state": {"kind": "pipeline", "status": "waiting"}}"#;
-    assert_eq!(served.ask("POST", "/v1/external/x/events", append).0, 201);
-    let told = |command: &[&str]| {
+    assert_eq!(served.request("POST", "/v1/external/x/events", append).0, 201);
+    let run_command = |command: &[&str]| {
         let output = onward().args(command).arg("--data").arg(directory.path()).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
     };
-    let (_, listed) = told(&["run", "list", "--status", "waiting"]);
+    let (_, listed) = run_command(&["run", "list", "--status", "waiting"]);
     assert!(listed.contains("pipeline") && listed.contains("waiting"), "{listed}");
-    let (_, shown) = told(&["run", "show", "x"]);
+    let (_, shown) = run_command(&["run", "show", "x"]);
     assert!(shown.contains("run of another engine; next event #2") && !shown.contains("input"), "{shown}");
-    let (_, events) = told(&["run", "events", "x"]);
+    let (_, events) = run_command(&["run", "events", "x"]);
     assert!(events.contains("external_appended") && events.contains("STEP_FINISHED"), "{events}");
     assert!(events.contains("pipeline is waiting"), "{events}");
-    let (code, refused) = told(&["run", "wait", "x"]);
+    let (code, refused) = run_command(&["run", "wait", "x"]);
     assert!(code != Some(0) && refused.contains("run_external"), "{refused}");
     // A follower exits when the engine reports the end of the run.
     let follow = |target: [&std::ffi::OsStr; 2]| {
@@ -227,11 +228,11 @@ fn runs_of_outside_engines_are_listed_and_told_like_others() {
     };
     let (data, url) = (directory.path().as_os_str(), served.url.as_str());
     let followers = [follow(["--data".as_ref(), data]), follow(["--server".as_ref(), url.as_ref()])];
-    assert_eq!(served.ask("PUT", "/v1/external/x", r#"{"kind": "pipeline", "status": "completed"}"#).0, 200);
+    assert_eq!(served.request("PUT", "/v1/external/x", r#"{"kind": "pipeline", "status": "completed"}"#).0, 200);
     for follower in followers.into_iter().chain([follow(["--server".as_ref(), url.as_ref()])]) {
         let output = follower.wait_with_output().unwrap();
-        let told = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && told.contains("pipeline is completed"), "{told}");
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && stdout.contains("pipeline is completed"), "{stdout}");
     }
 }
 
@@ -279,8 +280,8 @@ fn allowed_origins_are_a_setting_and_the_star_needs_keys() {
     assert!(refused.code == 2 && refused.err.contains("must be an origin like"), "{}", refused.err);
     let body = r#"{"kind": "hello"}"#;
     let served = serve(&mut begin("https://app.example"));
-    assert_eq!(served.ask_with("Origin: https://app.example\r\n", "POST", "/v1/runs", body).0, 201);
-    assert_eq!(served.ask_with("Origin: https://evil.example\r\n", "POST", "/v1/runs", body).0, 403);
+    assert_eq!(served.request_with("Origin: https://app.example\r\n", "POST", "/v1/runs", body).0, 201);
+    assert_eq!(served.request_with("Origin: https://evil.example\r\n", "POST", "/v1/runs", body).0, 403);
     drop(served);
     assert_eq!(run(directory.path(), ["key", "create", "--name", "ada", "--scope", "read"]).code, 0);
     drop(serve(&mut begin("*")));

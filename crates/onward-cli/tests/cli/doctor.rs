@@ -19,10 +19,10 @@ fn check(ran: &Ran, name: &str) -> (String, String) {
 #[test]
 fn a_healthy_directory_is_well() {
     let directory = one_order("order-1");
-    let said = run(directory.path(), ["doctor"]);
-    assert_eq!(said.code, 0, "{}", said.out);
+    let output = run(directory.path(), ["doctor"]);
+    assert_eq!(output.code, 0, "{}", output.out);
     for line in ["ok directory", "ok format 3;", "ok lock free", "ok space", "ok logs 4 events of 1 run"] {
-        assert!(steady(&said.out).lines().any(|found| found.starts_with(line)), "no `{line}` in\n{}", said.out);
+        assert!(steady(&output.out).lines().any(|found| found.starts_with(line)), "no `{line}` in\n{}", output.out);
     }
     assert_eq!(check(&run(directory.path(), ["doctor", "--json", "--quick"]), "logs").1, "skipped: --quick ");
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -53,9 +53,9 @@ pub fn damage(directory: &Path) {
 fn a_damaged_log_is_found_by_reading() {
     let directory = one_order("order-1");
     damage(directory.path());
-    let said = run(directory.path(), ["doctor", "--json"]);
-    assert_eq!((said.code, check(&said, "logs").0.as_str()), (1, "fail"), "{}", said.out);
-    assert!(check(&said, "logs").1.contains("order-1"), "{}", said.out);
+    let output = run(directory.path(), ["doctor", "--json"]);
+    assert_eq!((output.code, check(&output, "logs").0.as_str()), (1, "fail"), "{}", output.out);
+    assert!(check(&output, "logs").1.contains("order-1"), "{}", output.out);
 }
 
 /// Damage in one part does not stop the other checks.
@@ -70,14 +70,14 @@ fn a_file_that_is_damaged_all_over_is_looked_at_to_the_end() {
             page[100..164].fill(0xa5);
         }
         std::fs::write(&file, bytes).unwrap();
-        let said = run(directory.path(), ["doctor", "--json"]);
-        assert!(said.code <= 1 && said.err.is_empty(), "{seventh}: {} {}", said.code, said.err);
+        let output = run(directory.path(), ["doctor", "--json"]);
+        assert!(output.code <= 1 && output.err.is_empty(), "{seventh}: {} {}", output.code, output.err);
         for name in ["program", "directory", "format", "lock", "space", "syncs"] {
-            check(&said, name);
+            check(&output, name);
         }
-        let inside = ["pending", "tasks", "logs"].iter().filter(|_| check(&said, "directory").0 == "ok");
-        let failed = inside.filter(|name| check(&said, name).0 == "fail").count();
-        assert!(failed == 0 || said.code == 1);
+        let inside = ["pending", "tasks", "logs"].iter().filter(|_| check(&output, "directory").0 == "ok");
+        let failed = inside.filter(|name| check(&output, name).0 == "fail").count();
+        assert!(failed == 0 || output.code == 1);
         broken += failed;
     }
     assert!(broken > 0, "some damage is in data that is read");
@@ -88,29 +88,29 @@ fn a_server_is_looked_at_from_outside() {
     let directory = one_order("order-1");
     let served = dev(directory.path());
     assert!(check(&run(directory.path(), ["doctor", "--json", "--quick"]), "lock").1.contains(&served.url));
-    let said = run_over(&served.url, ["doctor", "--json"]);
-    assert_eq!(said.code, 0, "a warning is no failure: {}", said.out);
+    let output = run_over(&served.url, ["doctor", "--json"]);
+    assert_eq!(output.code, 0, "a warning is no failure: {}", output.out);
     for (name, state) in
         [("server", "ok"), ("ready", "ok"), ("version", "ok"), ("key", "ok"), ("clock", "ok"), ("workers", "warn")]
     {
-        assert_eq!(check(&said, name).0, state, "{name}: {}", said.out);
+        assert_eq!(check(&output, name).0, state, "{name}: {}", output.out);
     }
-    assert_eq!(check(&said, "kinds").0, "ok", "nothing is pending");
+    assert_eq!(check(&output, "kinds").0, "ok", "nothing is pending");
     assert_eq!(run_over(&served.url, ["run", "start", "ghost"]).code, 0);
-    let said = run_over(&served.url, ["doctor", "--json"]);
-    assert_eq!(check(&said, "kinds").0, "warn");
-    assert!(check(&said, "kinds").1.contains("`ghost` (1 run)"), "{}", said.out);
-    assert!(check(&said, "pending").1.contains("1 run; run_"), "{}", said.out);
+    let output = run_over(&served.url, ["doctor", "--json"]);
+    assert_eq!(check(&output, "kinds").0, "warn");
+    assert!(check(&output, "kinds").1.contains("`ghost` (1 run)"), "{}", output.out);
+    assert!(check(&output, "pending").1.contains("1 run; run_"), "{}", output.out);
     with_remote_worker(&served.url, || {
-        let said = run_over(&served.url, ["doctor", "--json"]);
-        assert_eq!(check(&said, "workers").0, "ok", "{}", said.out);
-        assert!(check(&said, "workers").1.contains("1 worker"), "{}", said.out);
+        let output = run_over(&served.url, ["doctor", "--json"]);
+        assert_eq!(check(&output, "workers").0, "ok", "{}", output.out);
+        assert!(check(&output, "workers").1.contains("1 worker"), "{}", output.out);
         let listed = run_over(&served.url, ["worker", "list", "--json"]).json();
         assert_eq!(listed["workers"][0]["kinds"][0]["kind"], "counter");
         let id = listed["workers"][0]["id"].as_str().unwrap();
         assert!(!id.contains(":default:"), "its own name: {id}");
-        let told = run_over(&served.url, ["worker", "ls"]);
-        assert!(told.out.contains("counter,order") && told.out.starts_with("ID "), "{}", told.out);
+        let listed = run_over(&served.url, ["worker", "ls"]);
+        assert!(listed.out.contains("counter,order") && listed.out.starts_with("ID "), "{}", listed.out);
     });
 }
 
@@ -119,10 +119,15 @@ fn a_server_that_lets_us_not_in_or_is_not_there_fails() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(run(directory.path(), ["key", "create", "--name", "ada", "--scope", "read"]).code, 0);
     let served = serve(onward().args(["dev", "--port", "0", "--data"]).arg(directory.path()));
-    let said = run_over(&served.url, ["doctor", "--json"]);
-    assert_eq!((said.code, check(&said, "key").0.as_str(), check(&said, "server").0.as_str()), (1, "fail", "ok"), "{}", said.out);
-    let said = ran(onward().args(["doctor", "--server", "http://127.0.0.1:1"]));
-    assert_eq!(said.code, 1);
-    assert!(steady(&said.out).contains("fail server no server answers at http://127.0.0.1:1"), "{}", said.out);
-    assert_eq!(said.err, "1 failure, 0 warnings\n");
+    let output = run_over(&served.url, ["doctor", "--json"]);
+    assert_eq!(
+        (output.code, check(&output, "key").0.as_str(), check(&output, "server").0.as_str()),
+        (1, "fail", "ok"),
+        "{}",
+        output.out
+    );
+    let output = ran(onward().args(["doctor", "--server", "http://127.0.0.1:1"]));
+    assert_eq!(output.code, 1);
+    assert!(steady(&output.out).contains("fail server no server answers at http://127.0.0.1:1"), "{}", output.out);
+    assert_eq!(output.err, "1 failure, 0 warnings\n");
 }

@@ -78,12 +78,12 @@ fn a_slow_disk_costs_time_and_no_lease() {
     let began = Began::default();
     let begun = Instant::now();
     let took = with_code(Onward::connect(&*served.url).dep(began.clone()).workflow("steady", steady), async |onward| {
-        let asked = Instant::now();
+        let started = Instant::now();
         let mut runs = Vec::new();
         for number in 0..4 {
             runs.push(onward.start::<u64, _>("steady", &8u64).id(format!("run-{number}")).await.unwrap());
         }
-        let took = asked.elapsed();
+        let took = started.elapsed();
         for run in runs {
             assert_eq!(tokio::time::timeout(HANG, run.result()).await.unwrap().unwrap(), 8);
         }

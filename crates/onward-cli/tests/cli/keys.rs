@@ -22,7 +22,7 @@ fn create(directory: &Path, args: &[&str]) -> (String, String) {
 }
 
 fn list(served: &Served, key: &str) -> u16 {
-    served.ask_with(&format!("Authorization: Bearer {key}\r\n"), "GET", "/v1/runs", "").0
+    served.request_with(&format!("Authorization: Bearer {key}\r\n"), "GET", "/v1/runs", "").0
 }
 
 /// Repeats the request until it returns this status.
@@ -37,7 +37,7 @@ fn until(served: &Served, key: &str, status: u16) {
 #[test]
 fn a_key_is_shown_once_listed_rotated_and_revoked() {
     let directory = tempfile::tempdir().unwrap();
-    run(directory.path(), ["key", "list"]).says(0, "! no keys");
+    run(directory.path(), ["key", "list"]).assert_output(0, "! no keys");
     let most = ["--budget-max", "tokens=500", "--budget-max", "cost=2.50"];
     let (key, id) = create(directory.path(), &[&["--scope", "read,start", "--expires", "90d"][..], &most].concat());
     let mode = std::fs::metadata(directory.path().join(KEYS_FILE)).unwrap().permissions().mode();
@@ -49,15 +49,17 @@ fn a_key_is_shown_once_listed_rotated_and_revoked() {
     assert_eq!((&rotated["name"], &rotated["state"]), (&"ada".into(), &"usable".into()));
     assert_eq!(rotated["budget_max"]["tokens"], 500);
     assert_ne!(rotated["key"].as_str().unwrap(), key);
-    run(directory.path(), ["key", "revoke", &id]).says(0, &format!("{id}: revoked"));
+    run(directory.path(), ["key", "revoke", &id]).assert_output(0, &format!("{id}: revoked"));
     let keys = run(directory.path(), ["key", "list", "--json"]).json();
     let states: Vec<&str> = keys["keys"].as_array().unwrap().iter().map(|key| key["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["revoked", "usable"]);
     assert!(keys["keys"][0].get("key").is_none());
-    run(directory.path(), ["key", "rotate", &id])
-        .says(6, &format!("! error[key_ended]: the key {id} is revoked\n! hint: create a new one with `onward key create`"));
+    run(directory.path(), ["key", "rotate", &id]).assert_output(
+        6,
+        &format!("! error[key_ended]: the key {id} is revoked\n! hint: create a new one with `onward key create`"),
+    );
     run(directory.path(), ["key", "revoke", "nobody"])
-        .says(4, "! error[key_not_found]: key nobody not found\n! hint: list the ids with `onward key list`");
+        .assert_output(4, "! error[key_not_found]: key nobody not found\n! hint: list the ids with `onward key list`");
     for wrong in [
         &["--scope", "fly"][..],
         &["--scope", ""],
@@ -82,9 +84,9 @@ fn a_server_with_keys_may_listen_anywhere() {
     served.address = served.address.replace("0.0.0.0", "127.0.0.1");
     let authorization = format!("Authorization: Bearer {key}\r\n");
     let start = r#"{"kind": "hello", "id": "a"}"#;
-    assert_eq!(served.ask("POST", "/v1/runs", start).0, 401);
-    assert_eq!(served.ask_with(&authorization, "POST", "/v1/runs", start).0, 201);
-    assert_eq!(served.ask_with(&authorization, "POST", "/v1/runs/a/cancel", "").0, 403);
+    assert_eq!(served.request("POST", "/v1/runs", start).0, 401);
+    assert_eq!(served.request_with(&authorization, "POST", "/v1/runs", start).0, 201);
+    assert_eq!(served.request_with(&authorization, "POST", "/v1/runs/a/cancel", "").0, 403);
     let (second, second_id) = create(directory.path(), &["--scope", "read"]);
     until(&served, &second, 200);
     assert_eq!(run(directory.path(), ["key", "revoke", &id]).code, 0);
@@ -96,9 +98,9 @@ fn a_server_with_keys_may_listen_anywhere() {
     }
     served.signal("-TERM");
     assert_eq!(served.end(), Some(0));
-    let mut said = String::new();
-    served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("keys and data are sent unencrypted") && said.contains("keys read"), "{said}");
+    let mut stderr = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("keys and data are sent unencrypted") && stderr.contains("keys read"), "{stderr}");
     let secrets = [key, second].map(|key| key.split('_').nth(2).unwrap().to_owned());
     let mut files = 0;
     for entry in std::fs::read_dir(directory.path()).unwrap() {
@@ -109,7 +111,7 @@ fn a_server_with_keys_may_listen_anywhere() {
         files += 1;
     }
     assert!(files >= 4, "database, lock, keys, used");
-    assert!(!secrets.iter().any(|secret| said.contains(secret)));
+    assert!(!secrets.iter().any(|secret| stderr.contains(secret)));
 }
 
 /// S1: a server on a public address needs a usable key, and no server starts with a broken key file.
@@ -142,7 +144,7 @@ fn a_key_file_may_be_named() {
     assert_eq!(made.code, 0, "{}", made.err);
     let served = serve(onward().args(["server", "--store", "memory:", "--listen", "127.0.0.1:0", "--keys"]).arg(&file));
     assert_eq!(list(&served, made.out.trim()), 200);
-    assert_eq!(served.ask("GET", "/v1/runs", "").0, 401);
+    assert_eq!(served.request("GET", "/v1/runs", "").0, 401);
 }
 
 /// A server on loopback needs no key until the first one is created.
@@ -150,7 +152,7 @@ fn a_key_file_may_be_named() {
 fn dev_is_open_until_there_is_a_key() {
     let directory = tempfile::tempdir().unwrap();
     let served = dev(directory.path());
-    assert_eq!(served.ask("GET", "/v1/runs", "").0, 200);
+    assert_eq!(served.request("GET", "/v1/runs", "").0, 200);
     let (key, _) = create(directory.path(), &["--scope", "read"]);
     until(&served, "", 401);
     assert_eq!(list(&served, &key), 200);

@@ -65,12 +65,12 @@ pub fn run_with_stdin(directory: &Path, args: &[&str], stdin: &str) -> Ran {
 impl Ran {
     /// Compares exit code and output, without times; stderr lines start with `!`.
     #[track_caller]
-    pub fn says(&self, code: i32, expected: &str) {
-        let mut said = steady(&self.out);
+    pub fn assert_output(&self, code: i32, expected: &str) {
+        let mut output = steady(&self.out);
         for line in steady(&self.err).lines() {
-            said.push_str(&format!("! {line}\n"));
+            output.push_str(&format!("! {line}\n"));
         }
-        assert_eq!(said.trim_end(), expected.trim_matches('\n').trim_end(), "\n--- said\n{said}---");
+        assert_eq!(output.trim_end(), expected.trim_matches('\n').trim_end(), "\n--- output\n{output}---");
         assert_eq!(self.code, code);
     }
 
@@ -152,8 +152,8 @@ fn builder(directory: &Path) -> Builder {
 /// A workflow with a query, an update and a promise.
 async fn counter(ctx: Ctx, start: u64) -> Result<u64> {
     let count = Arc::new(Mutex::new(start));
-    let (asked, set) = (count.clone(), count.clone());
-    ctx.query("count", move |(): ()| Ok(*asked.lock().unwrap()));
+    let (current, set) = (count.clone(), count.clone());
+    ctx.query("count", move |(): ()| Ok(*current.lock().unwrap()));
     ctx.update("add", move |more: u64| {
         let mut count = set.lock().unwrap();
         *count += more;

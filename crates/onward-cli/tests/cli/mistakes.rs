@@ -19,9 +19,9 @@ fn what_is_not_there_is_4() {
         &["approval", "list", "--run", "nope"],
         &["approval", "decide", "nope~0~1", "--approve"],
     ] {
-        run(directory.path(), verb).says(4, expected);
+        run(directory.path(), verb).assert_output(4, expected);
     }
-    run(directory.path(), ["approval", "decide", "order-1~0~9", "--approve"]).says(
+    run(directory.path(), ["approval", "decide", "order-1~0~9", "--approve"]).assert_output(
         4,
         "! error[wait_not_found]: run order-1 has no open approval or promise at 9\n! hint: list the open approvals with `onward approval list`",
     );
@@ -39,8 +39,8 @@ fn a_budget_that_is_none_is_named() {
         ("cost=$2", "`cost` is in dollars, like 2.50, and not `$2`"),
     ] {
         let expected = format!("! error[usage]: `--budget {limit}`: {why}\n{hint}");
-        run(directory.path(), ["run", "start", "tea", "--budget", limit]).says(2, &expected);
-        run(directory.path(), ["run", "resume", "order-1", "--budget", limit]).says(2, &expected);
+        run(directory.path(), ["run", "start", "tea", "--budget", limit]).assert_output(2, &expected);
+        run(directory.path(), ["run", "resume", "order-1", "--budget", limit]).assert_output(2, &expected);
     }
 }
 
@@ -48,34 +48,36 @@ fn a_budget_that_is_none_is_named() {
 fn what_came_too_late_is_6() {
     let directory = one_order("order-1");
     let data = directory.path();
-    run(data, ["run", "delete", "order-1"]).says(
+    run(data, ["run", "delete", "order-1"]).assert_output(
         6,
         "! error[run_busy]: run order-1 cannot be deleted: it is not closed\n! hint: end it with `onward run terminate`, wait for its children, and retry; only a closed run can be deleted",
     );
-    run(data, ["run", "resume", "order-1"]).says(
+    run(data, ["run", "resume", "order-1"]).assert_output(
         6,
         "! error[run_not_paused]: run order-1 is not paused\n! hint: check its status with `onward run show`; only a paused run can be resumed",
     );
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "1"]).code, 0);
     until(data, "order-1", "ship");
-    run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "eve"]).says(
+    run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "eve"]).assert_output(
         1,
         "! error[not_a_decider]: eve may not decide order-1~0~3\n! hint: ask one of the deciders that the approval names",
     );
     assert_eq!(run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--decision-id", "first"]).code, 0);
-    run(data, ["approval", "decide", "order-1~0~3", "--reject", "--by", "bob"]).says(
+    run(data, ["approval", "decide", "order-1~0~3", "--reject", "--by", "bob"]).assert_output(
         6,
         "! error[signal_lost]: run order-1 already has this answer: `first` came first, at event #7\n! hint: the first answer stands; this one was not recorded",
     );
     assert_eq!(run(data, ["run", "terminate", "order-1"]).code, 0);
-    run(data, ["run", "signal", "order-1", "x"])
-        .says(6, "! error[run_closed]: run order-1 is terminated\n! hint: a closed run takes no more inputs; start a new one");
+    run(data, ["run", "signal", "order-1", "x"]).assert_output(
+        6,
+        "! error[run_closed]: run order-1 is terminated\n! hint: a closed run takes no more inputs; start a new one",
+    );
 }
 
 #[test]
 fn a_wait_that_takes_too_long_is_124() {
     let directory = one_order("order-1");
-    run(directory.path(), ["run", "wait", "order-1", "--timeout", "0"]).says(
+    run(directory.path(), ["run", "wait", "order-1", "--timeout", "0"]).assert_output(
         124,
         "! error[wait_timed_out]: run order-1 has not ended\n! hint: the run is not affected; see what it waits for with `onward run show`",
     );
@@ -84,17 +86,17 @@ fn a_wait_that_takes_too_long_is_124() {
 #[test]
 fn the_directory_is_explained() {
     let directory = tempfile::tempdir().unwrap();
-    run(&directory.path().join("none"), ["run", "list"]).says(
+    run(&directory.path().join("none"), ["run", "list"]).assert_output(
         1,
         "! error[directory_missing]: directory DIR does not exist\n! hint: set `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` creates a directory to try",
     );
-    run(directory.path(), ["run", "signal", "a", "b"]).says(
+    run(directory.path(), ["run", "signal", "a", "b"]).assert_output(
         1,
         "! error[directory_foreign]: DIR is not an Onward directory: there is no database in it\n! hint: choose an empty directory or one that Onward created",
     );
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "a verb makes no store");
     std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
-    run(directory.path(), ["run", "list"]).says(
+    run(directory.path(), ["run", "list"]).assert_output(
         1,
         "! error[directory_foreign]: DIR is not an Onward directory: it contains `letter.txt`\n! hint: choose an empty directory or one that Onward created",
     );
@@ -105,7 +107,7 @@ fn a_directory_in_use_can_be_read_and_not_written() {
     let directory = one_order("order-1");
     let _holder = onward_store_embedded::EmbeddedStore::open(directory.path(), Default::default()).unwrap();
     assert_eq!(run(directory.path(), ["run", "list"]).code, 0);
-    run(directory.path(), ["run", "cancel", "order-1"]).says(
+    run(directory.path(), ["run", "cancel", "order-1"]).assert_output(
         6,
         "! error[directory_locked]: DIR is in use by this or another process\n! hint: stop the process that has it open, or drop the other store; commands that only read work meanwhile",
     );
@@ -116,20 +118,20 @@ fn what_cannot_be_meant_is_2() {
     let directory = one_order("order-1");
     let data = directory.path();
     run(data, ["run", "show", &"x".repeat(256)])
-        .says(2, "! error[name_invalid]: a run id has at most 255 bytes, this one has 256\n! hint: 1 to 255 bytes of UTF-8 without control characters");
+        .assert_output(2, "! error[name_invalid]: a run id has at most 255 bytes, this one has 256\n! hint: 1 to 255 bytes of UTF-8 without control characters");
     run(data, ["run", "signal", "order-1", &"é".repeat(128)])
-        .says(2, "! error[name_invalid]: a name has at most 255 bytes, this one has 256\n! hint: 1 to 255 bytes of UTF-8 without control characters");
+        .assert_output(2, "! error[name_invalid]: a name has at most 255 bytes, this one has 256\n! hint: 1 to 255 bytes of UTF-8 without control characters");
     run(data, ["run", "signal", "order-1", "pay\u{1b}[31m\nment"])
-        .says(2, "! error[name_invalid]: a name must not contain control characters\n! hint: 1 to 255 bytes of UTF-8 without control characters");
-    run(data, ["run", "signal", "order-1", "payment", "hello"]).says(
+        .assert_output(2, "! error[name_invalid]: a name must not contain control characters\n! hint: 1 to 255 bytes of UTF-8 without control characters");
+    run(data, ["run", "signal", "order-1", "payment", "hello"]).assert_output(
         2,
         "! error[payload_invalid]: the payload is not JSON: expected value at line 1 column 1\n! hint: quote a text: '\"hello\"'; use @FILE for a file and - for stdin",
     );
-    run(data, ["approval", "decide", "what", "--approve"]).says(
+    run(data, ["approval", "decide", "what", "--approve"]).assert_output(
         2,
         "! error[call_id_invalid]: `what` is not the id of an approval, promise or task\n! hint: use the form RUN~GENERATION~CALL; `onward approval list` shows open approvals",
     );
-    run(data, ["run", "list", "--cursor", "?"]).says(
+    run(data, ["run", "list", "--cursor", "?"]).assert_output(
         2,
         "! error[cursor_invalid]: invalid page cursor `?`\n! hint: start without a cursor; a cursor is valid only for the query that returned it",
     );
@@ -138,10 +140,10 @@ fn what_cannot_be_meant_is_2() {
 #[test]
 fn a_wrong_command_line_is_2_and_harmless() {
     let one = |args: &[&OsStr]| {
-        let said = ran(onward().args(args));
-        assert_eq!((said.code, said.out.as_str()), (2, ""));
-        assert!(!said.err.contains('\u{1b}'), "{:?}", said.err);
-        said.err.lines().next().unwrap().to_owned()
+        let output = ran(onward().args(args));
+        assert_eq!((output.code, output.out.as_str()), (2, ""));
+        assert!(!output.err.contains('\u{1b}'), "{:?}", output.err);
+        output.err.lines().next().unwrap().to_owned()
     };
     assert_eq!(one(&[OsStr::new("rum")]), "error[usage]: unrecognized subcommand 'rum'");
     assert_eq!(
@@ -173,12 +175,12 @@ fn run_data_is_escaped_wherever_it_is_shown() {
         &["run", "events", "order-\u{202e}1", "--json"],
         &["run", "show", "order-\u{202e}1", "--json"],
     ] {
-        let said = run(data, verb);
-        assert_eq!(said.code, 0, "{}", said.err);
-        assert!(!said.out.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}', '\u{7f}']), "{:?}", said.out);
+        let output = run(data, verb);
+        assert_eq!(output.code, 0, "{}", output.err);
+        assert!(!output.out.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}', '\u{7f}']), "{:?}", output.out);
     }
     let events = run(data, ["run", "events", "order-\u{202e}1", "--from", "4"]);
-    events.says(
+    events.assert_output(
         0,
         "
 # AFTER EVENT WHAT
@@ -217,9 +219,9 @@ fn a_directory_of_a_newer_program_is_refused_and_left_untouched() {
     ] {
         let refused = run(data, verb);
         assert_ne!(refused.code, 0, "{verb:?}: {}", refused.out);
-        let said = format!("{}{}", refused.out, refused.err);
-        assert!(said.contains(&format!("was written by a newer Onward: format {format}, ")), "{verb:?}: {said}");
-        assert!(said.contains("use the newer program; the directory was not changed"), "{verb:?}: {said}");
+        let text = format!("{}{}", refused.out, refused.err);
+        assert!(text.contains(&format!("was written by a newer Onward: format {format}, ")), "{verb:?}: {text}");
+        assert!(text.contains("use the newer program; the directory was not changed"), "{verb:?}: {text}");
         assert!(contents() == before, "{verb:?} has changed the directory");
     }
 }

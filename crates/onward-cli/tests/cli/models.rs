@@ -48,7 +48,7 @@ impl Served {
     fn result(&self, id: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let (_, run) = self.ask("GET", &format!("/v1/runs/{id}"), "");
+            let (_, run) = self.request("GET", &format!("/v1/runs/{id}"), "");
             if run["status"] != "pending" && run["status"] != "running" && run["status"] != "waiting" {
                 return run;
             }
@@ -64,14 +64,14 @@ fn an_agent_of_the_settings_works_without_any_code() {
     model.scripted.rule(Rule::when_user_says("hello", ScriptedReply::text("Hi there.")));
     let file = settings(folder.path(), &model, "[agents.support]\nmodel = \"small\"\nsystem = \"Be brief.\"\n");
     let mut served = dev_with(folder.path(), &file);
-    let started = served.ask("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#);
+    let started = served.request("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#);
     assert_eq!(started.0, 201, "{}", started.1);
     let run = served.result("s");
     assert_eq!((&run["status"], &run["outcome"]["output"]["json"]["text"]), (&json!("completed"), &json!("Hi there.")), "{run}");
     assert_ne!(run["spend"]["cost"], json!("0"), "{run}");
-    let asked = &model.scripted.requests()[0];
-    assert_eq!(asked.body["messages"][0]["content"], "Be brief.");
-    assert_eq!(asked.key.as_deref(), Some("sk-secret"));
+    let request = &model.scripted.requests()[0];
+    assert_eq!(request.body["messages"][0]["content"], "Be brief.");
+    assert_eq!(request.key.as_deref(), Some("sk-secret"));
     served.signal("-TERM");
     assert_eq!(served.end(), Some(0));
     assert!(!folder.path().join("data/onward.db-wal").exists(), "the worker has let the store go");
@@ -86,14 +86,14 @@ fn a_worker_without_keys_calls_the_models_of_the_server() {
         ctx.append("user", &question).await?;
         Ok(ctx.llm("small").await?.text())
     }
-    let said = with_code(Onward::connect(&*served.url).agent("own", ask), async |onward| {
+    let answer = with_code(Onward::connect(&*served.url).agent("own", ask), async |onward| {
         onward.start::<String, _>("own", "How many?").await.unwrap().result().await.unwrap()
     });
-    assert_eq!(said, "Seven.");
+    assert_eq!(answer, "Seven.");
 }
 
 #[test]
-fn a_model_of_the_server_says_that_a_call_is_sealed_and_what_to_do() {
+fn a_model_of_the_server_reports_that_a_call_is_sealed_and_what_to_do() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let served = dev_with(folder.path(), &settings(folder.path(), &model, ""));
     async fn ask(ctx: AgentCtx, question: String) -> Result<String> {
@@ -114,7 +114,7 @@ fn a_model_of_the_server_says_that_a_call_is_sealed_and_what_to_do() {
 }
 
 #[test]
-fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
+fn a_failed_call_is_logged_by_the_server_without_its_content() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     model.scripted.next(ScriptedReply::fault(Fault::RequestRefused));
     model.scripted.next(ScriptedReply::fault(Fault::ServerError));
@@ -124,22 +124,22 @@ fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
     std::fs::write(folder.path().join("pictures").join(hash), "SECRET").unwrap();
     let mut served = dev_with(folder.path(), &settings(folder.path(), &model, more));
     let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": hash}});
-    let said = json!({"blocks": [{"type": "text", "text": "a SECRET word"}, picture]});
-    let start = json!({"kind": "support", "id": "s", "input": said});
-    assert_eq!(served.ask("POST", "/v1/runs", &start.to_string()).0, 201);
+    let content = json!({"blocks": [{"type": "text", "text": "a SECRET word"}, picture]});
+    let start = json!({"kind": "support", "id": "s", "input": content});
+    assert_eq!(served.request("POST", "/v1/runs", &start.to_string()).0, 201);
     assert_eq!(served.result("s")["status"], "completed");
-    let asked = model.scripted.requests()[0].body.to_string();
-    assert!(asked.contains("data:image/png;base64,U0VDUkVU"), "{asked}");
+    let body = model.scripted.requests()[0].body.to_string();
+    assert!(body.contains("data:image/png;base64,U0VDUkVU"), "{body}");
     served.signal("-TERM");
-    let mut told = String::new();
-    served.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    let warnings: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut stderr = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    let warnings: Vec<Value> = stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let warnings: Vec<&Value> = warnings.iter().filter(|line| line["level"] == "warn").collect();
     let of = |name: &str| warnings.iter().map(|line| line[name].as_str().unwrap_or_default()).collect::<Vec<_>>();
-    assert_eq!(of("code"), ["model_request_refused", "model_failed"], "{told}");
+    assert_eq!(of("code"), ["model_request_refused", "model_failed"], "{stderr}");
     assert_eq!(of("message")[1], "a model call failed: the provider failed");
-    assert_eq!((of("model")[0], of("provider")[0], of("status")[1]), ("small", "local", "500"), "{told}");
-    assert!(!told.contains("SECRET") && !told.contains("sk-secret"), "{told}");
+    assert_eq!((of("model")[0], of("provider")[0], of("status")[1]), ("small", "local", "500"), "{stderr}");
+    assert!(!stderr.contains("SECRET") && !stderr.contains("sk-secret"), "{stderr}");
 }
 
 /// The built-in workers of a directory's server die with it, so their leases end at its restart.
@@ -149,7 +149,7 @@ fn a_call_whose_server_was_killed_goes_on_as_soon_as_the_server_is_back() {
     model.scripted.next(ScriptedReply::text("I will never say this").with_fault(Fault::StallAfter { chunks: 1 }));
     let file = settings(folder.path(), &model, "[server]\nlease = \"1h\"\n[agents.support]\nmodel = \"small\"\n");
     let mut served = dev_with(folder.path(), &file);
-    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#).0, 201);
+    assert_eq!(served.request("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#).0, 201);
     let deadline = Instant::now() + PATIENCE;
     while model.scripted.request_count() == 0 {
         assert!(Instant::now() < deadline);
@@ -172,29 +172,30 @@ fn a_model_is_shown_what_a_message_has_attached() {
         folder.path().join("kept").display()
     );
     let served = dev_with(folder.path(), &settings(folder.path(), &model, &more));
-    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "a", "id": "c", "input": "hello"}"#).0, 201);
-    let asked = |count: u64| {
+    assert_eq!(served.request("POST", "/v1/runs", r#"{"kind": "a", "id": "c", "input": "hello"}"#).0, 201);
+    let wait_for_request = |count: u64| {
         let deadline = Instant::now() + PATIENCE;
         while model.scripted.request_count() < count {
-            assert!(Instant::now() < deadline, "it was asked {} times", model.scripted.request_count());
+            assert!(Instant::now() < deadline, "the model received {} requests", model.scripted.request_count());
             std::thread::sleep(Duration::from_millis(10));
         }
         model.scripted.requests().pop().unwrap().body["messages"].to_string()
     };
-    asked(1);
+    wait_for_request(1);
     let picture = folder.path().join("picture.PNG");
     std::fs::write(&picture, [0xff; 3]).unwrap();
-    let say = |file: &Path| ran(onward().args(["run", "message", "c", "look", "--server", &served.url, "--attach"]).arg(file));
-    assert_eq!(say(&picture).code, 0);
-    assert!(asked(2).contains("data:image/png;base64,////"));
-    let odd = say(Path::new("picture.xyz"));
+    let send_attachment =
+        |file: &Path| ran(onward().args(["run", "message", "c", "look", "--server", &served.url, "--attach"]).arg(file));
+    assert_eq!(send_attachment(&picture).code, 0);
+    assert!(wait_for_request(2).contains("data:image/png;base64,////"));
+    let odd = send_attachment(Path::new("picture.xyz"));
     assert!(odd.code == 2 && odd.err.contains("unknown file type: picture.xyz"), "{}", odd.err);
-    let (status, kept) = served.ask("POST", "/v1/attachments", "hello");
+    let (status, kept) = served.request("POST", "/v1/attachments", "hello");
     assert_eq!(status, 201, "{kept}");
     let attached = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": kept["hash"]}});
     let message = json!({"content": {"blocks": [{"type": "text", "text": "and this"}, attached]}});
-    assert_eq!(served.ask("POST", "/v1/runs/c/messages", &message.to_string()).0, 202);
-    assert!(asked(3).contains("data:image/png;base64,aGVsbG8="));
+    assert_eq!(served.request("POST", "/v1/runs/c/messages", &message.to_string()).0, 202);
+    assert!(wait_for_request(3).contains("data:image/png;base64,aGVsbG8="));
 }
 
 /// A minimal MCP server over stdio.
@@ -220,16 +221,16 @@ fn an_agent_has_the_tools_of_a_program_that_the_settings_name() {
     let more = "[mcp.loud]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\ntools = [\"shout\"]\n\
                 [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\n";
     let mut served = dev_with(folder.path(), &settings(folder.path(), &model, more));
-    let asked = json!({"kind": "caller", "id": "c", "input": "Please shout {\"word\": \"fish\"}"});
-    assert_eq!(served.ask("POST", "/v1/runs", &asked.to_string()).0, 201);
+    let start = json!({"kind": "caller", "id": "c", "input": "Please shout {\"word\": \"fish\"}"});
+    assert_eq!(served.request("POST", "/v1/runs", &start.to_string()).0, 201);
     let run = served.result("c");
     assert_eq!(run["outcome"]["output"]["json"]["text"], "shout says: FISH", "{run}");
     let tools = &model.scripted.requests()[0].body["tools"];
     assert_eq!((tools.as_array().unwrap().len(), &tools[0]["function"]["name"]), (1, &json!("shout")), "`tools` selects one");
     served.signal("-TERM");
-    let mut told = String::new();
-    served.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    let line = told.lines().find(|line| line.contains("I am here")).unwrap_or_else(|| panic!("{told}"));
+    let mut stderr = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    let line = stderr.lines().find(|line| line.contains("I am here")).unwrap_or_else(|| panic!("{stderr}"));
     let line: Value = serde_json::from_str(line).unwrap();
     assert_eq!(line["program"], "loud", "its stderr is logged under its name in the settings: {line}");
 }
@@ -272,8 +273,8 @@ fn tools_of_a_server_that_was_started_anew_are_called_all_the_same() {
     );
     let served = dev_with(folder.path(), &settings(folder.path(), &model, &more));
     for id in ["first", "second"] {
-        let asked = json!({"kind": "caller", "id": id, "input": "Please shout {\"word\": \"fish\"}"});
-        assert_eq!(served.ask("POST", "/v1/runs", &asked.to_string()).0, 201);
+        let start = json!({"kind": "caller", "id": id, "input": "Please shout {\"word\": \"fish\"}"});
+        assert_eq!(served.request("POST", "/v1/runs", &start.to_string()).0, 201);
         let run = served.result(id);
         assert_eq!(run["outcome"]["output"]["json"]["text"], "shout says: FISH", "{run}");
     }
@@ -284,7 +285,7 @@ fn tools_of_a_server_that_was_started_anew_are_called_all_the_same() {
 
 /// The log has the effect class of each tool call.
 #[test]
-fn the_settings_say_what_doing_a_tool_twice_would_do() {
+fn the_settings_declare_what_doing_a_tool_twice_would_do() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     std::fs::write(folder.path().join("tools.js"), TOOLS).unwrap();
     let mut more = String::new();
@@ -297,11 +298,11 @@ fn the_settings_say_what_doing_a_tool_twice_would_do() {
     add("trusting", "class = \"at_most_once\"\nclasses = { set = \"at_least_once\" }\ntrust_hints = true");
     let served = dev_with(folder.path(), &settings(folder.path(), &model, &more));
     let class = |agent: &str, tool: &str| {
-        let asked =
+        let start =
             json!({"kind": agent, "id": format!("{agent}-{tool}"), "input": format!("Please {tool} {{\"word\": \"fish\"}}")});
-        assert_eq!(served.ask("POST", "/v1/runs", &asked.to_string()).0, 201);
+        assert_eq!(served.request("POST", "/v1/runs", &start.to_string()).0, 201);
         served.result(&format!("{agent}-{tool}"));
-        let (_, events) = served.ask("GET", &format!("/v1/runs/{agent}-{tool}/events?generation=1"), "");
+        let (_, events) = served.request("GET", &format!("/v1/runs/{agent}-{tool}/events?generation=1"), "");
         let kind = format!("tool.{agent}.{tool}");
         let scheduled = |record: &&Value| record["event"]["kind"] == kind.as_str();
         let record = events["events"].as_array().unwrap().iter().find(scheduled).unwrap_or_else(|| panic!("{events}")).clone();
@@ -313,7 +314,7 @@ fn the_settings_say_what_doing_a_tool_twice_would_do() {
 }
 
 #[test]
-fn the_key_is_told_nowhere() {
+fn the_key_is_shown_nowhere() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, "");
     let shown = ran(onward().args(["config", "show", "--origin", "--config"]).arg(&file).env("LOCAL_KEY", "sk-secret"));
@@ -326,13 +327,13 @@ fn the_key_is_told_nowhere() {
 #[test]
 fn what_is_wrong_is_refused_at_the_start_with_a_hint() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
-    let refused = |more: &str, set: &[(&str, &str)], said: &str| {
+    let refused = |more: &str, set: &[(&str, &str)], expected: &str| {
         let file = settings(folder.path(), &model, more);
         let mut command = onward();
         command.args(["dev", "--ephemeral", "--port", "0", "--config"]).arg(&file).envs(set.iter().copied());
         let shown = file.display().to_string();
         let ran = ran(&mut command);
-        assert_eq!(ran.err.replace(&shown, "FILE").trim_end(), said);
+        assert_eq!(ran.err.replace(&shown, "FILE").trim_end(), expected);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     };
     let set = &[("LOCAL_KEY", "sk-secret")];

@@ -8,9 +8,9 @@ use crate::kit::{one_order, onward, ran, run, run_over, run_with_stdin, until};
 fn a_run_is_forked_and_reset_from_the_command_line() {
     let directory = one_order("order-1");
     run(directory.path(), ["run", "fork", "order-1", "--from", "3", "--new-id", "copy"])
-        .says(0, "order-1 was forked as run copy; the run continues when a worker is available");
+        .assert_output(0, "order-1 was forked as run copy; the run continues when a worker is available");
     run(directory.path(), ["run", "fork", "order-1", "--from", "3", "--new-id", "copy"])
-        .says(0, "order-1 was forked as run copy by an earlier request");
+        .assert_output(0, "order-1 was forked as run copy by an earlier request");
     let shown = run(directory.path(), ["run", "show", "copy", "--json"]).json();
     assert_eq!((&shown["forked_from"]["run"], &shown["forked_from"]["index"]), (&"order-1".into(), &3.into()));
     let retried = run(directory.path(), ["run", "retry", "order-1"]);
@@ -23,8 +23,8 @@ fn runs_move_to_another_directory_and_go_on_there() {
     let (from, to) = (one_order("order-1"), one_order("order-2"));
     let lines = run(from.path(), ["export", "--kind", "order"]);
     assert_eq!(lines.code, 0);
-    run_with_stdin(to.path(), &["import", "-"], &lines.out).says(0, "1 runs imported, 0 already existed");
-    run_with_stdin(to.path(), &["import", "-"], &lines.out).says(0, "0 runs imported, 1 already existed");
+    run_with_stdin(to.path(), &["import", "-"], &lines.out).assert_output(0, "1 runs imported, 0 already existed");
+    run_with_stdin(to.path(), &["import", "-"], &lines.out).assert_output(0, "0 runs imported, 1 already existed");
     assert_eq!(run(to.path(), ["export", "order-1"]).out, lines.out);
     run(to.path(), ["run", "signal", "order-1", "payment", "1"]);
     until(to.path(), "order-1", "ship");
@@ -39,7 +39,7 @@ fn runs_are_imported_into_a_directory_that_was_not_there() {
     let (fresh, empty) = (to.path().join("fresh"), to.path().join("empty"));
     std::fs::create_dir(&empty).unwrap();
     for directory in [&fresh, &empty] {
-        run_with_stdin(directory, &["import", "-"], &lines).says(0, "1 runs imported, 0 already existed");
+        run_with_stdin(directory, &["import", "-"], &lines).assert_output(0, "1 runs imported, 0 already existed");
         assert_eq!(run(directory, ["export"]).out, lines);
     }
     // An invalid file creates no directory.
@@ -66,13 +66,15 @@ fn runs_move_over_servers_as_they_do_between_directories() {
     std::fs::write(&file, &lines).unwrap();
     let file = file.to_str().unwrap();
     let target = dev(&to.path().join("data"));
-    run_over(&target.url, ["import", file]).says(0, "1 runs imported, 0 already existed");
-    run_over(&target.url, ["import", file]).says(0, "0 runs imported, 1 already existed");
+    run_over(&target.url, ["import", file]).assert_output(0, "1 runs imported, 0 already existed");
+    run_over(&target.url, ["import", file]).assert_output(0, "0 runs imported, 1 already existed");
     assert_eq!(run_over(&target.url, ["export"]).out, lines);
     assert_eq!(run_over(&target.url, ["export", "order-1", "--kind", "order"]).out, lines);
     assert_eq!(ran(onward().args(["export", "order-1"]).env("ONWARD_URL", &target.url)).out, lines);
-    run_over(&target.url, ["export", "nope"])
-        .says(4, "! error[run_not_found]: run nope not found\n! hint: list the runs of this store with `onward run list`");
+    run_over(&target.url, ["export", "nope"]).assert_output(
+        4,
+        "! error[run_not_found]: run nope not found\n! hint: list the runs of this store with `onward run list`",
+    );
     for target in [["--server", target.url.as_str()], ["--data", from.path().to_str().unwrap()]] {
         let foreign = ran(onward().args(["import", file, "--namespace", "elsewhere"]).args(target));
         assert!(foreign.code == 7 && foreign.err.contains("not_allowed"), "{}", foreign.err);
@@ -97,7 +99,7 @@ fn a_run_that_is_too_large_for_a_server_is_named_and_the_others_come_in() {
     let mut server = onward();
     server.args(["dev", "--port", "0", "--data"]).arg(to.path().join("data")).env("ONWARD_LIMITS__BODY_BYTES_MAX", "10000");
     let target = serve(&mut server);
-    run_over(&target.url, ["import", file.to_str().unwrap()]).says(
+    run_over(&target.url, ["import", file.to_str().unwrap()]).assert_output(
         1,
         "3 runs imported, 0 already existed\n! large was refused: body_too_large\n! hint: stop the server and import with `onward --data DIR import FILE`, or into its databases with `--store`",
     );
@@ -109,10 +111,14 @@ fn a_damaged_run_is_named_and_the_others_are_exported() {
     assert_eq!(run(directory.path(), ["run", "start", "order", "--id", "whole", "--input", "[1]"]).code, 0);
     damage(directory.path());
     let left_out = "{\"left_out\":{\"namespace\":\"default\",\"id\":\"order-1\"},\"code\":\"log_corrupt\"}\n";
-    let check = |said: crate::kit::Ran| {
-        assert!(said.code == 1 && said.err.contains("error[log_corrupt]") && said.err.contains("order-1"), "{}", said.err);
-        assert!(said.out.contains("\"id\":\"whole\"") && said.out.contains(left_out), "{}", said.out);
-        assert!(said.out.ends_with("{\"runs\":1}\n"), "{}", said.out);
+    let check = |output: crate::kit::Ran| {
+        assert!(
+            output.code == 1 && output.err.contains("error[log_corrupt]") && output.err.contains("order-1"),
+            "{}",
+            output.err
+        );
+        assert!(output.out.contains("\"id\":\"whole\"") && output.out.contains(left_out), "{}", output.out);
+        assert!(output.out.ends_with("{\"runs\":1}\n"), "{}", output.out);
     };
     check(run(directory.path(), ["export"]));
     let served = dev(directory.path());
@@ -138,21 +144,21 @@ fn many(count: usize) -> String {
 fn a_page_of_several_is_imported_with_a_warning_and_an_export_has_all_of_them() {
     let to = tempfile::tempdir().unwrap();
     let (data, file) = (to.path().join("data"), to.path().join("page.jsonl"));
-    run_with_stdin(&data, &["import", "-"], &many(3)).says(0, "3 runs imported, 0 already existed");
+    run_with_stdin(&data, &["import", "-"], &many(3)).assert_output(0, "3 runs imported, 0 already existed");
     let served = dev(&data);
     let page = run_over(&served.url, ["api", "get", "/v1/export?limit=2"]).out;
     assert!(page.lines().last().unwrap().starts_with("{\"runs\":2,\"next\":\""), "{page}");
     std::fs::write(&file, &page).unwrap();
     let fresh = to.path().join("fresh");
-    let said = run(&fresh, ["import", file.to_str().unwrap()]);
-    assert_eq!((said.code, said.out.as_str()), (0, "2 runs imported, 0 already existed\n"), "{}", said.err);
-    assert!(said.err.starts_with("warning: this file is one page of several"), "{}", said.err);
+    let output = run(&fresh, ["import", file.to_str().unwrap()]);
+    assert_eq!((output.code, output.out.as_str()), (0, "2 runs imported, 0 already existed\n"), "{}", output.err);
+    assert!(output.err.starts_with("warning: this file is one page of several"), "{}", output.err);
     let all = run_over(&served.url, ["export"]).out;
     assert!(all.ends_with("{\"runs\":3}\n"), "{all}");
 }
 
 #[test]
-fn a_list_has_as_many_runs_as_were_asked_for_wherever_they_are() {
+fn a_list_has_as_many_runs_as_requested_wherever_they_are() {
     let to = tempfile::tempdir().unwrap();
     assert_eq!(run_with_stdin(to.path(), &["import", "-"], &many(1_100)).code, 0);
     let served = dev(to.path());
@@ -170,11 +176,12 @@ fn many_runs_are_counted_before_they_are_ended() {
     let directory = one_order("order-1");
     let counted = run(directory.path(), ["run", "bulk", "terminate", "--kind", "order", "--dry-run", "--json"]).json();
     assert_eq!((&counted["matched"], &counted["sample"][0]), (&1.into(), &"order-1".into()));
-    let asked = run_with_stdin(directory.path(), &["run", "bulk", "terminate", "--kind", "order"], "");
-    assert!(asked.code == 1 && asked.err.contains("not_confirmed"), "{}", asked.err);
+    let unconfirmed = run_with_stdin(directory.path(), &["run", "bulk", "terminate", "--kind", "order"], "");
+    assert!(unconfirmed.code == 1 && unconfirmed.err.contains("not_confirmed"), "{}", unconfirmed.err);
     let all = run(directory.path(), ["run", "bulk", "terminate", "--yes"]);
     assert!(all.code == 2 && all.err.contains("filter_empty"), "{}", all.err);
-    run(directory.path(), ["run", "bulk", "terminate", "--kind", "order", "--yes"]).says(0, "terminate: 1 runs, 0 refused");
+    run(directory.path(), ["run", "bulk", "terminate", "--kind", "order", "--yes"])
+        .assert_output(0, "terminate: 1 runs, 0 refused");
     let listed = run(directory.path(), ["run", "list", "--json"]).json();
     assert_eq!(listed["runs"][0]["status"], "terminated");
 }

@@ -66,15 +66,15 @@ impl Site {
         self.directory.path().join("side")
     }
 
-    fn ask(&self, method: &str, path: &str, body: &str) -> Value {
+    fn request(&self, method: &str, path: &str, body: &str) -> Value {
         let headers = self.key.as_ref().map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
-        let (status, answer) = self.served.ask_with(&headers, method, path, body);
+        let (status, answer) = self.served.request_with(&headers, method, path, body);
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
         answer
     }
 
     fn knows(&self, key: &str) -> bool {
-        self.served.ask_with(&format!("Authorization: Bearer {key}\r\n"), "GET", "/v1/runs", "").0 == 200
+        self.served.request_with(&format!("Authorization: Bearer {key}\r\n"), "GET", "/v1/runs", "").0 == 200
     }
 
     fn worker(&self, key: Option<&str>, hold: Duration) -> Worker {
@@ -96,8 +96,8 @@ impl Site {
     }
 
     /// Returns the attempt numbers in the run's log, and the result of the workflow if it has completed.
-    fn told(&self, run: &str) -> (Vec<u64>, Option<String>) {
-        let log = self.ask("GET", &format!("/v1/runs/{run}/events"), "");
+    fn read_log(&self, run: &str) -> (Vec<u64>, Option<String>) {
+        let log = self.request("GET", &format!("/v1/runs/{run}/events"), "");
         let events: Vec<&Value> = log["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
         let attempts = events.iter().filter(|event| event["type"] == "task_attempted");
         let attempts = attempts.map(|event| event["attempt"].as_u64().unwrap()).collect();
@@ -114,7 +114,7 @@ impl Site {
             (0..RUNS).map(|run| format!("{number}-{run}-{}", if run % 2 == 0 { "once" } else { "again" })).collect();
         for run in &runs {
             let input = format!(r#"{{"is_at_most_once": {}}}"#, run.ends_with("once"));
-            self.ask("POST", "/v1/runs", &format!(r#"{{"kind": "once", "id": "{run}", "input": {input}}}"#));
+            self.request("POST", "/v1/runs", &format!(r#"{{"kind": "once", "id": "{run}", "input": {input}}}"#));
         }
         // Waits for some or all effects, at least one of an `at_most_once` task.
         let enough = 1 + chance.below(RUNS as u64) as usize;
@@ -140,7 +140,7 @@ impl Site {
         let mut ends = BTreeMap::new();
         until("the ends of the runs", || {
             for run in &runs {
-                if let (false, Some(end)) = (ends.contains_key(run), self.told(run).1) {
+                if let (false, Some(end)) = (ends.contains_key(run), self.read_log(run).1) {
                     ends.insert(run.clone(), end);
                 }
             }
@@ -153,7 +153,7 @@ impl Site {
         let effects = self.effects();
         let mut counts = Counts::default();
         for run in runs {
-            let (own, (mut recorded, _), end) = (effects.get(run).cloned().unwrap_or_default(), self.told(run), &ends[run]);
+            let (own, (mut recorded, _), end) = (effects.get(run).cloned().unwrap_or_default(), self.read_log(run), &ends[run]);
             let what = format!("{run}: effects in attempts {own:?}, recorded were {recorded:?}, the end is {end}");
             recorded.dedup(); // an attempt that was returned before it started keeps its number
             let mut different = own.clone();

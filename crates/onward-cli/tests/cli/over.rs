@@ -7,7 +7,7 @@ use crate::dev::{Served, dev, serve};
 use crate::kit::{Ran, one_order, onward, ran, run, run_over, steady, with_remote_worker};
 
 /// Returns exit code and output without times and random ids.
-fn said(ran: &Ran) -> String {
+fn normalize_output(ran: &Ran) -> String {
     let json = |text: &str| {
         let mut text = text.to_owned();
         while let Some(at) = text.find("\"20") {
@@ -24,7 +24,7 @@ fn said(ran: &Ran) -> String {
 
 /// Runs each command on two stores that start with equal content.
 #[test]
-fn every_verb_says_the_same_over_a_server_as_over_a_directory() {
+fn every_verb_prints_the_same_over_a_server_as_over_a_directory() {
     let (near, far) = (one_order("order-1"), one_order("order-1"));
     let served = dev(far.path());
     for verb in [
@@ -103,7 +103,7 @@ fn every_verb_says_the_same_over_a_server_as_over_a_directory() {
     ] {
         let args: Vec<&str> = verb.split(' ').collect();
         let (near, far) = (run(near.path(), &args), run_over(&served.url, &args));
-        assert_eq!(said(&near), said(&far), "`onward {verb}`: directory left, server right");
+        assert_eq!(normalize_output(&near), normalize_output(&far), "`onward {verb}`: directory left, server right");
     }
 }
 
@@ -112,19 +112,19 @@ fn ephemeral() -> Served {
 }
 
 #[test]
-fn a_run_is_started_asked_changed_and_awaited_over_a_server() {
+fn a_run_is_started_queried_updated_and_awaited_over_a_server() {
     let served = ephemeral();
     let over = |args: &[&str]| run_over(&served.url, args);
     with_remote_worker(&served.url, || {
-        over(&["run", "start", "counter", "--id", "c", "--input", "10"]).says(0, "c: started");
-        over(&["run", "query", "c", "count"]).says(0, "10");
-        over(&["run", "update", "c", "add", "5", "--update-id", "u1"]).says(0, "15");
-        over(&["run", "update", "c", "add", "5", "--update-id", "u1"]).says(0, "15");
+        over(&["run", "start", "counter", "--id", "c", "--input", "10"]).assert_output(0, "c: started");
+        over(&["run", "query", "c", "count"]).assert_output(0, "10");
+        over(&["run", "update", "c", "add", "5", "--update-id", "u1"]).assert_output(0, "15");
+        over(&["run", "update", "c", "add", "5", "--update-id", "u1"]).assert_output(0, "15");
         assert_eq!(over(&["run", "update", "c", "add", "1", "--json"]).json()["outcome"]["output"]["json"], 16);
         assert_eq!(over(&["run", "query", "c", "count", "--json"]).json()["output"]["json"], 16);
         over(&["run", "update", "c", "add", "100"])
-            .says(1, "! error[answer_failed]: run c answered with a failure: [too_much] too much");
-        over(&["run", "query", "c", "nope"]).says(
+            .assert_output(1, "! error[answer_failed]: run c answered with a failure: [too_much] too much");
+        over(&["run", "query", "c", "nope"]).assert_output(
             4,
             "! error[unknown_query]: run c has no query `nope`\n! hint: register it with `ctx.query(name, ..)`; it is available once the code has made that call",
         );
@@ -132,14 +132,14 @@ fn a_run_is_started_asked_changed_and_awaited_over_a_server() {
         let resolved = over(&["promise", "resolve", &promise, "1000", "--resolution-id", "r1"]);
         assert!(resolved.out.starts_with("c: promise resolved at event #"), "{}{}", resolved.out, resolved.err);
         assert!(over(&["promise", "resolve", &promise, "1", "--resolution-id", "r2"]).err.starts_with("error[signal_lost]"));
-        over(&["run", "wait", "c"]).says(0, "1116");
+        over(&["run", "wait", "c"]).assert_output(0, "1116");
         over(&["run", "start", "order", "--id", "o", "--input", "\"cup\"", "--signal", "payment=3", "--wait", "--timeout", "1"])
-            .says(124, "! started o\n! error[wait_timed_out]: run o has not ended\n! hint: the run is not affected; see what it waits for with `onward run show`");
+            .assert_output(124, "! started o\n! error[wait_timed_out]: run o has not ended\n! hint: the run is not affected; see what it waits for with `onward run show`");
         let approval = over(&["approval", "list", "--json"]).json()["approvals"][0]["id"].as_str().unwrap().to_owned();
         assert_eq!(over(&["approval", "decide", &approval, "--approve", "--by", "ada"]).code, 0);
-        over(&["run", "wait", "o", "--timeout", "10"]).says(0, "\"cup shipped for 3\"");
+        over(&["run", "wait", "o", "--timeout", "10"]).assert_output(0, "\"cup shipped for 3\"");
         over(&["run", "start", "order", "--id", "o", "--input", "\"cup\"", "--wait"])
-            .says(0, "\"cup shipped for 3\"\n! started o");
+            .assert_output(0, "\"cup shipped for 3\"\n! started o");
     });
 }
 
@@ -164,7 +164,7 @@ fn a_directory_that_a_server_holds_points_to_the_server() {
     let directory = one_order("order-1");
     let mut served = dev(directory.path());
     let url = served.url.clone();
-    run(directory.path(), ["run", "cancel", "order-1"]).says(
+    run(directory.path(), ["run", "cancel", "order-1"]).assert_output(
         6,
         &format!("! error[directory_locked]: DIR is in use by the server at {url}\n! hint: use `--server {url}` or ONWARD_URL; commands that read work without it"),
     );
@@ -174,8 +174,8 @@ fn a_directory_that_a_server_holds_points_to_the_server() {
     assert_eq!(served.end(), None);
     assert_eq!(run(directory.path(), ["run", "resume", "order-1"]).code, 6, "not paused: the directory is free");
     let _holder = onward_store_embedded::EmbeddedStore::open(directory.path(), Default::default()).unwrap();
-    let said = run(directory.path(), ["run", "resume", "order-1"]);
-    assert!(said.err.contains("in use by this or another process"), "the mark of a dead server is ignored: {}", said.err);
+    let output = run(directory.path(), ["run", "resume", "order-1"]);
+    assert!(output.err.contains("in use by this or another process"), "the mark of a dead server is ignored: {}", output.err);
 }
 
 #[test]
@@ -184,13 +184,13 @@ fn a_server_that_is_not_there_is_5() {
     let url = format!("http://{}", taken.local_addr().unwrap());
     drop(taken);
     for verb in ["run list", "run show a", "run wait a", "run start a", "run attach a", "run update a b", "approval list"] {
-        let said = run_over(&url, verb.split(' '));
-        assert_eq!((said.code, said.out.as_str()), (5, ""), "{verb}: {}", said.err);
-        assert!(said.err.starts_with(&format!("error[server_unreachable]: no server answers at {url}: ")), "{}", said.err);
+        let output = run_over(&url, verb.split(' '));
+        assert_eq!((output.code, output.out.as_str()), (5, ""), "{verb}: {}", output.err);
+        assert!(output.err.starts_with(&format!("error[server_unreachable]: no server answers at {url}: ")), "{}", output.err);
     }
-    let said = run_over("ftp://x", ["run", "list"]);
-    assert_eq!(said.code, 2);
-    assert!(said.err.starts_with("error[server_url_invalid]"), "{}", said.err);
+    let output = run_over("ftp://x", ["run", "list"]);
+    assert_eq!(output.code, 2);
+    assert!(output.err.starts_with("error[server_url_invalid]"), "{}", output.err);
 }
 
 #[test]
@@ -205,12 +205,12 @@ fn keys_come_from_the_environment_or_a_file_and_the_wrong_one_is_7() {
     let served = dev(directory.path());
     let mut list = onward();
     list.args(["run", "list", "--server", &served.url, "--namespace", "shop"]);
-    let said = ran(&mut list);
-    assert_eq!(said.code, 7);
-    assert!(said.err.starts_with("error[unauthenticated]"), "{}", said.err);
-    ran(list.env("ONWARD_KEY", &key)).says(0, "! no runs");
-    ran(list.env_remove("ONWARD_KEY").env("ONWARD_KEY_FILE", &file)).says(0, "! no runs");
-    ran(list.env_remove("ONWARD_KEY_FILE").arg("--key-file").arg(&file)).says(0, "! no runs");
+    let output = ran(&mut list);
+    assert_eq!(output.code, 7);
+    assert!(output.err.starts_with("error[unauthenticated]"), "{}", output.err);
+    ran(list.env("ONWARD_KEY", &key)).assert_output(0, "! no runs");
+    ran(list.env_remove("ONWARD_KEY").env("ONWARD_KEY_FILE", &file)).assert_output(0, "! no runs");
+    ran(list.env_remove("ONWARD_KEY_FILE").arg("--key-file").arg(&file)).assert_output(0, "! no runs");
     // The key is limited to its namespace and its scope.
     let with = |args: &[&str]| ran(onward().args(args).args(["--server", &served.url]).env("ONWARD_KEY", &key));
     assert_eq!(with(&["run", "list"]).code, 0, "the namespace of the key is the default");
@@ -230,10 +230,10 @@ fn a_directory_takes_updates_and_starts_without_waiting() {
     let directory = one_order("order-1");
     let data = directory.path();
     run(data, ["run", "update", "order-1", "add", "1", "--update-id", "u1"])
-        .says(0, "order-1: update u1 recorded; a worker will answer it");
+        .assert_output(0, "order-1: update u1 recorded; a worker will answer it");
     assert_eq!(run(data, ["run", "update", "order-1", "add", "1", "--json"]).json()["outcome"], serde_json::Value::Null);
-    let said = run(data, ["run", "start", "order", "--wait", "--id", "new"]);
-    assert_eq!(said.code, 2);
+    let output = run(data, ["run", "start", "order", "--wait", "--id", "new"]);
+    assert_eq!(output.code, 2);
     assert_eq!(run(data, ["run", "show", "new"]).code, 4, "nothing was started");
     let made = run(data, ["run", "start", "order"]);
     assert!(made.out.starts_with("run_") && made.out.ends_with(": started\n"), "{}", made.out);

@@ -23,7 +23,7 @@ fn resident(served: &Served) -> u64 {
 fn a_body_without_an_end_is_refused_early_and_not_kept() {
     let directory = tempfile::tempdir().unwrap();
     let served = dev(directory.path());
-    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "before"}"#).0, 201);
+    assert_eq!(served.request("POST", "/v1/runs", r#"{"kind": "hello", "id": "before"}"#).0, 201);
     let before = resident(&served);
     let mut stream = TcpStream::connect(&served.address).unwrap();
     let head =
@@ -40,8 +40,8 @@ fn a_body_without_an_end_is_refused_early_and_not_kept() {
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
     let grown = resident(&served).saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more");
-    assert_eq!(served.ask("GET", "/v1/runs/x", "").0, 404, "nothing is half stored");
-    assert_eq!(served.ask("GET", "/v1/runs/before", "").0, 200);
+    assert_eq!(served.request("GET", "/v1/runs/x", "").0, 404, "nothing is half stored");
+    assert_eq!(served.request("GET", "/v1/runs/before", "").0, 200);
 }
 
 /// F30: with too few file descriptors some clients are rejected; every response is correct, and all clients are served
@@ -59,7 +59,7 @@ fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
     while acknowledged.len() < 5 {
         assert!(Instant::now() < deadline, "only {acknowledged:?} of {number} were acknowledged beside the crowd");
         let body = format!(r#"{{"kind": "hello", "id": "run-{number}"}}"#);
-        if try_ask(&served, &body) == Some(201) {
+        if try_start(&served, &body) == Some(201) {
             acknowledged.push(format!("run-{number}"));
         }
         number += 1;
@@ -70,12 +70,12 @@ fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
     }
     drop(crowd);
     let deadline = Instant::now() + PATIENCE;
-    while try_ask(&served, r#"{"kind": "hello", "id": "after"}"#).is_none_or(|status| status != 201 && status != 200) {
+    while try_start(&served, r#"{"kind": "hello", "id": "after"}"#).is_none_or(|status| status != 201 && status != 200) {
         assert!(Instant::now() < deadline, "it serves again when the crowd is gone");
         std::thread::sleep(Duration::from_millis(50));
     }
     for id in acknowledged {
-        assert_eq!(served.ask("GET", &format!("/v1/runs/{id}"), "").0, 200, "{id} was acknowledged");
+        assert_eq!(served.request("GET", &format!("/v1/runs/{id}"), "").0, 200, "{id} was acknowledged");
     }
 }
 
@@ -92,15 +92,15 @@ fn a_server_with_little_memory_refuses_some_requests_and_loses_nothing() {
     let mut served = serve(&mut command);
     let input = "x".repeat(3 << 20);
     let statuses: Vec<Option<u16>> = std::thread::scope(|scope| {
-        let ask = |number: usize| {
+        let send = |number: usize| {
             let (served, input) = (&served, &input);
             scope.spawn(move || {
                 let body = format!(r#"{{"kind": "hello", "id": "run-{number}", "input": "{number} {input}"}}"#);
-                try_ask_within(served, &body, PATIENCE)
+                try_start_within(served, &body, PATIENCE)
             })
         };
-        let asked: Vec<_> = (0..BODIES).map(ask).collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        let requests: Vec<_> = (0..BODIES).map(send).collect();
+        requests.into_iter().map(|request| request.join().unwrap()).collect()
     });
     eprintln!("{statuses:?}");
     let is_alive = served.child.try_wait().unwrap().is_none();
@@ -119,19 +119,19 @@ fn a_server_with_little_memory_refuses_some_requests_and_loses_nothing() {
     drop(served);
     let served = dev(directory.path());
     for number in (0..BODIES).filter(|number| statuses[*number] == Some(201)) {
-        let (status, run) = served.ask("GET", &format!("/v1/runs/run-{number}"), "");
+        let (status, run) = served.request("GET", &format!("/v1/runs/run-{number}"), "");
         let kept = run["input"]["json"].as_str().map(str::len);
         assert_eq!((status, kept), (200, Some(format!("{number} {input}").len())), "run-{number} was acknowledged");
     }
-    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "after"}"#).0, 201);
+    assert_eq!(served.request("POST", "/v1/runs", r#"{"kind": "hello", "id": "after"}"#).0, 201);
 }
 
 /// Starts a run; `None` without a response in time.
-fn try_ask(served: &Served, body: &str) -> Option<u16> {
-    try_ask_within(served, body, Duration::from_secs(2))
+fn try_start(served: &Served, body: &str) -> Option<u16> {
+    try_start_within(served, body, Duration::from_secs(2))
 }
 
-fn try_ask_within(served: &Served, body: &str, limit: Duration) -> Option<u16> {
+fn try_start_within(served: &Served, body: &str, limit: Duration) -> Option<u16> {
     try_request(served, "POST", "/v1/runs", body, limit)
 }
 
@@ -148,7 +148,7 @@ fn try_request(served: &Served, method: &str, path: &str, body: &str, limit: Dur
 
 /// F31: a shutdown under load exits cleanly, and every acknowledged run is stored.
 #[test]
-fn a_server_that_is_told_to_stop_under_load_keeps_what_it_acknowledged() {
+fn a_server_that_is_stopped_under_load_keeps_what_it_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let mut served = dev(directory.path());
     let (acknowledged, next, stop) = (Mutex::new(Vec::new()), AtomicU32::new(0), Arc::new(AtomicBool::new(false)));
@@ -157,7 +157,7 @@ fn a_server_that_is_told_to_stop_under_load_keeps_what_it_acknowledged() {
             scope.spawn(|| {
                 while !stop.load(Ordering::SeqCst) {
                     let id = format!("run-{}", next.fetch_add(1, Ordering::SeqCst));
-                    if try_ask(&served, &format!(r#"{{"kind": "hello", "id": "{id}"}}"#)) == Some(201) {
+                    if try_start(&served, &format!(r#"{{"kind": "hello", "id": "{id}"}}"#)) == Some(201) {
                         acknowledged.lock().unwrap().push(id);
                     }
                 }

@@ -10,7 +10,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::dev::dev;
 use crate::kit::{PATIENCE, one_order, onward, ran, run, run_over, run_with_stdin};
 
-const STORY: &str = "
+const OUTPUT: &str = "
 -- input
 0 +T run_started order \"a teapot\"
 -- the code had seen events up to #0; then the code could continue
@@ -25,26 +25,26 @@ const STORY: &str = "
 ";
 
 #[test]
-fn a_story_is_the_same_from_a_directory_a_server_and_a_file() {
+fn a_replay_is_the_same_from_a_directory_a_server_and_a_file() {
     let directory = one_order("order-1");
     let data = directory.path();
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "7"]).code, 0);
-    run(data, ["replay", "order-1"]).says(0, STORY);
+    run(data, ["replay", "order-1"]).assert_output(0, OUTPUT);
     let printed = run(data, ["run", "events", "order-1", "--json"]).out;
     let file = data.join("log.jsonl");
     std::fs::write(&file, &printed).unwrap();
-    ran(onward().args(["replay", "order-1", "--plain", "--file"]).arg(&file)).says(0, STORY);
-    run_with_stdin(data, &["replay", "order-1", "--file", "-"], &printed).says(0, STORY);
+    ran(onward().args(["replay", "order-1", "--plain", "--file"]).arg(&file)).assert_output(0, OUTPUT);
+    run_with_stdin(data, &["replay", "order-1", "--file", "-"], &printed).assert_output(0, OUTPUT);
     let served = dev(data);
-    run_over(&served.url, ["replay", "order-1"]).says(0, STORY);
-    run_over(&served.url, ["replay", "order-1", "--at", "4"]).says(0, "-- input\n4 +T signal_received payment 7");
+    run_over(&served.url, ["replay", "order-1"]).assert_output(0, OUTPUT);
+    run_over(&served.url, ["replay", "order-1", "--at", "4"]).assert_output(0, "-- input\n4 +T signal_received payment 7");
 }
 
 #[test]
 fn as_json_each_event_comes_with_the_run_behind_it() {
     let directory = one_order("order-1");
-    let said = run(directory.path(), ["replay", "order-1", "--json", "--at", "2"]);
-    let steps: Vec<serde_json::Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let output = run(directory.path(), ["replay", "order-1", "--json", "--at", "2"]);
+    let steps: Vec<serde_json::Value> = output.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(steps.len(), 2);
     assert_eq!(
         (&steps[0]["event"]["type"], &steps[0]["run"]["state"]["stage"]["json"]),
@@ -55,16 +55,16 @@ fn as_json_each_event_comes_with_the_run_behind_it() {
 }
 
 #[test]
-fn what_is_no_log_is_told() {
+fn an_unreadable_log_is_reported() {
     let directory = one_order("order-1");
     let data = directory.path();
     assert_eq!(run(data, ["replay", "nope"]).code, 4);
     assert_eq!(run(data, ["replay", "order-1", "--generation", "7"]).code, 4);
-    let said = run_with_stdin(data, &["replay", "x", "--file", "-"], "nonsense\n");
-    assert!(said.code == 1 && said.err.starts_with("error[log_unreadable]: -:1: "), "{}", said.err);
+    let output = run_with_stdin(data, &["replay", "x", "--file", "-"], "nonsense\n");
+    assert!(output.code == 1 && output.err.starts_with("error[log_unreadable]: -:1: "), "{}", output.err);
     let printed = run(data, ["run", "events", "order-1", "--json", "--from", "1"]).out;
-    let said = run_with_stdin(data, &["replay", "x", "--file", "-"], &printed);
-    assert!(said.err.contains("events are missing before this line"), "{}", said.err);
+    let output = run_with_stdin(data, &["replay", "x", "--file", "-"], &printed);
+    assert!(output.err.contains("events are missing before this line"), "{}", output.err);
 }
 
 /// Starts a command in a pseudo-terminal; returns its process, a file for keys, and its output.

@@ -36,7 +36,7 @@ fn until_depth(directory: &std::path::Path, depth: u64) {
 }
 
 /// Returns roles and texts without ids and times.
-fn told(directory: &std::path::Path, args: &[&str]) -> Vec<String> {
+fn read_entries(directory: &std::path::Path, args: &[&str]) -> Vec<String> {
     let printed = run(directory, ["run", "entries", "c"].iter().chain(args)).out;
     let line = |line: &str| if line.starts_with("  ") { line.to_owned() } else { line.split("  ").next().unwrap().to_owned() };
     printed.lines().map(line).collect()
@@ -48,16 +48,16 @@ fn a_user_chats_with_an_agent_and_reads_the_conversation() {
     let path = directory.path();
     until_depth(path, 1);
     run(path, ["run", "append", "c", "tool", r#"{"text":"it \u001b[31mrains"}"#, "--idempotency-key", "k"]);
-    assert_eq!(told(path, &[]), ["system", "  be brief", "tool", "  it \\u{1b}[31mrains"], "pending entries come last");
+    assert_eq!(read_entries(path, &[]), ["system", "  be brief", "tool", "  it \\u{1b}[31mrains"], "pending entries come last");
     run(path, ["run", "message", "c", "hello there"]);
     until_depth(path, 4);
     let all =
         ["system", "  be brief", "tool", "  it \\u{1b}[31mrains", "user", "  hello there", "assistant", "  I see.", "  Go on."];
-    assert_eq!(told(path, &[]), all);
+    assert_eq!(read_entries(path, &[]), all);
     let page = run(path, ["run", "entries", "c", "--limit", "1"]);
     assert!(page.err.contains("for older entries: --before "), "{}", page.err);
     let before = page.err.split("--before ").nth(1).unwrap().lines().next().unwrap().to_owned();
-    assert_eq!(told(path, &["--limit", "1", "--before", &before]), ["user", "  hello there"]);
+    assert_eq!(read_entries(path, &["--limit", "1", "--before", &before]), ["user", "  hello there"]);
     let known = run(path, ["run", "append", "c", "tool", r#"{"text":"it \u001b[31mrains"}"#, "--idempotency-key", "k"]);
     assert!(known.out.starts_with("c: entry already exists: "), "{}", known.out);
     let entries = run(path, ["run", "entries", "c", "--json"]).json();

@@ -38,14 +38,14 @@ fn a_server_with_a_certificate_is_worked_for_over_https() {
         greeting
     });
     assert_eq!(greeting, "hello ada");
-    let told = |url: String| {
-        let told = ran(onward().args(["run", "list", "--server", &url]));
-        assert_eq!(told.code, 5, "{}", told.err);
-        told.err
+    let list_runs_error = |url: String| {
+        let output = ran(onward().args(["run", "list", "--server", &url]));
+        assert_eq!(output.code, 5, "{}", output.err);
+        output.err
     };
-    let untrusted = told(format!("https://localhost:{port}"));
+    let untrusted = list_runs_error(format!("https://localhost:{port}"));
     assert!(untrusted.contains("certificate") && untrusted.contains("SSL_CERT_FILE"), "{untrusted}");
-    let plain = told(format!("http://localhost:{port}"));
+    let plain = list_runs_error(format!("http://localhost:{port}"));
     assert!(plain.contains("hint: ") && plain.contains("https://"), "{plain}");
     let trusted = ran(onward()
         .args(["run", "list", "--server", &format!("https://localhost:{port}")])

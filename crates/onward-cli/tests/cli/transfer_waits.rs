@@ -49,7 +49,7 @@ async fn resident(ctx: Ctx, way: String) -> Result<String> {
         Ok::<_, Failure>(())
     })
     .await?;
-    let heard = match way.as_str() {
+    let result = match way.as_str() {
         "step" => ctx.step("paint", async || home.paint("paint in a step").await).await?,
         "task" => ctx.task("paint", &way).await?,
         "timer" => ctx.sleep(NAP).await.map(|()| "woke".to_owned())?,
@@ -58,7 +58,7 @@ async fn resident(ctx: Ctx, way: String) -> Result<String> {
         "child" => ctx.child("resident", &"signal of a child").id("child/kid").await?,
         _ => ctx.signal("word").recv::<String>().await?,
     };
-    let settled = ctx.step("settle", async || Ok::<_, Failure>(format!("{way}: {heard}"))).await?;
+    let settled = ctx.step("settle", async || Ok::<_, Failure>(format!("{way}: {result}"))).await?;
     Ok(settled)
 }
 
@@ -202,8 +202,8 @@ fn moved(from: &StoreLocation, to: &StoreLocation) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runs.jsonl");
     std::fs::write(&file, &exported.out).unwrap();
-    to.run(&["import", file.to_str().unwrap()]).says(0, "8 runs imported, 0 already existed");
-    to.run(&["import", file.to_str().unwrap()]).says(0, "0 runs imported, 8 already existed");
+    to.run(&["import", file.to_str().unwrap()]).assert_output(0, "8 runs imported, 0 already existed");
+    to.run(&["import", file.to_str().unwrap()]).assert_output(0, "0 runs imported, 8 already existed");
     assert_eq!(to.run(&["export"]).out, exported.out, "record for record");
     exported.out
 }
@@ -240,17 +240,21 @@ fn a_child_of_another_family_is_refused_by_several_databases_and_the_others_come
     let (one, other) = (Cluster::shared().database(None).unwrap(), Cluster::shared().database(None).unwrap());
     let store = format!("--store={},{}", one.url(), other.url());
     ran(onward().args(["import", file.to_str().unwrap(), &store]))
-        .says(1, "1 runs imported, 0 already existed\n! of-another-family was refused: root_run_differs");
+        .assert_output(1, "1 runs imported, 0 already existed\n! of-another-family was refused: root_run_differs");
 }
 
 #[test]
 fn a_store_is_named_without_its_password_and_only_for_databases() {
     for (args, code) in [(vec!["export", "--store"], "usage"), (vec!["export", "--store=embedded:./x"], "store_unsupported")] {
-        let said = ran(onward().args(args));
-        assert!(said.code == 2 && said.err.contains(code), "{} {}", said.code, said.err);
+        let output = ran(onward().args(args));
+        assert!(output.code == 2 && output.err.contains(code), "{} {}", output.code, output.err);
     }
     let database = Cluster::shared().database(None).unwrap();
     let url = database.url().replace("onward@", "onward:hidden-word@").replace("test_", "nowhere_");
-    let said = ran(onward().args(["export", "--store"]).env("ONWARD_SERVER__STORE", url));
-    assert!(said.code == 1 && said.err.contains("database_unusable") && !said.err.contains("hidden-word"), "{}", said.err);
+    let output = ran(onward().args(["export", "--store"]).env("ONWARD_SERVER__STORE", url));
+    assert!(
+        output.code == 1 && output.err.contains("database_unusable") && !output.err.contains("hidden-word"),
+        "{}",
+        output.err
+    );
 }

@@ -11,14 +11,14 @@ use crate::kit::{self, one_order, onward, ran, run, run_with_stdin, until, until
 #[test]
 fn a_run_is_listed_and_shown() {
     let directory = one_order("order-1");
-    run(directory.path(), ["run", "list"]).says(
+    run(directory.path(), ["run", "list"]).assert_output(
         0,
         "
 ID KIND STATUS EVENTS CREATED CHANGED
 order-1 order waiting 4 AGO AGO
 ",
     );
-    run(directory.path(), ["run", "show", "order-1"]).says(
+    run(directory.path(), ["run", "show", "order-1"]).assert_output(
         0,
         "
 run order-1
@@ -40,9 +40,9 @@ state
 }
 
 #[test]
-fn a_log_is_told_in_words() {
+fn a_log_is_printed_in_words() {
     let directory = one_order("order-1");
-    run(directory.path(), ["run", "events", "order-1"]).says(
+    run(directory.path(), ["run", "events", "order-1"]).assert_output(
         0,
         "
 # AFTER EVENT WHAT
@@ -52,14 +52,16 @@ fn a_log_is_told_in_words() {
 3 +T signal_awaited payment
 ",
     );
-    run(directory.path(), ["run", "events", "order-1", "--from", "3"]).says(0, "# AFTER EVENT WHAT\n3 +T signal_awaited payment");
+    run(directory.path(), ["run", "events", "order-1", "--from", "3"])
+        .assert_output(0, "# AFTER EVENT WHAT\n3 +T signal_awaited payment");
 }
 
 #[test]
 fn a_budget_is_given_shown_and_changed() {
     let directory = one_order("order-1");
     let data = directory.path();
-    run(data, ["run", "start", "tea", "--id", "t", "--budget", "tokens=10", "--budget", "cost=2.50"]).says(0, "t: started");
+    run(data, ["run", "start", "tea", "--id", "t", "--budget", "tokens=10", "--budget", "cost=2.50"])
+        .assert_output(0, "t: started");
     let budget = || {
         let shown = run(data, ["run", "show", "t"]);
         shown.out.lines().find(|line| line.starts_with("budget")).map(|line| line.trim_start_matches("budget").trim().to_owned())
@@ -102,18 +104,19 @@ fn an_order_is_led_to_its_end_by_hand() {
     let directory = one_order("order-1");
     let data = directory.path();
     run(data, ["run", "signal", "order-1", "payment", "7", "--signal-id", "p1"])
-        .says(0, "order-1: signal received at event #4; the run continues when a worker is available");
+        .assert_output(0, "order-1: signal received at event #4; the run continues when a worker is available");
     run(data, ["run", "signal", "order-1", "payment", "7", "--signal-id", "p1"])
-        .says(0, "order-1: signal received at event #4 by an earlier request with the same id");
+        .assert_output(0, "order-1: signal received at event #4 by an earlier request with the same id");
     until(data, "order-1", "ship");
-    run(data, ["approval", "list"]).says(0, "ID SINCE DEADLINE DECIDERS QUESTION\norder-1~0~3 AGO ada, bob Ship a teapot?");
+    run(data, ["approval", "list"])
+        .assert_output(0, "ID SINCE DEADLINE DECIDERS QUESTION\norder-1~0~3 AGO ada, bob Ship a teapot?");
     run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--feedback", "fine", "--decision-id", "d1"])
-        .says(0, "order-1: approved at event #7; the run continues when a worker is available");
+        .assert_output(0, "order-1: approved at event #7; the run continues when a worker is available");
     run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--feedback", "fine", "--decision-id", "d1"])
-        .says(0, "order-1: approved at event #7 by an earlier request with the same id");
+        .assert_output(0, "order-1: approved at event #7 by an earlier request with the same id");
     until_end(data, "order-1");
-    run(data, ["run", "wait", "order-1"]).says(0, "\"a teapot shipped for 7\"");
-    run(data, ["run", "show", "order-1"]).says(
+    run(data, ["run", "wait", "order-1"]).assert_output(0, "\"a teapot shipped for 7\"");
+    run(data, ["run", "show", "order-1"]).assert_output(
         0,
         "
 run order-1
@@ -131,7 +134,7 @@ outcome
   output \"a teapot shipped for 7\"
 ",
     );
-    run(data, ["run", "events", "order-1", "--from", "5", "--follow"]).says(
+    run(data, ["run", "events", "order-1", "--from", "5", "--follow"]).assert_output(
         0,
         "
 # AFTER EVENT WHAT
@@ -141,11 +144,11 @@ outcome
 8 +T run_completed \"a teapot shipped for 7\"
 ",
     );
-    run(data, ["run", "delete", "order-1", "--reason", "test"]).says(0, "order-1: deleted");
-    run(data, ["run", "list"]).says(0, "! no runs");
-    run(data, ["run", "deleted"]).says(0, "ID KIND DELETED REASON\norder-1 order AGO test");
+    run(data, ["run", "delete", "order-1", "--reason", "test"]).assert_output(0, "order-1: deleted");
+    run(data, ["run", "list"]).assert_output(0, "! no runs");
+    run(data, ["run", "deleted"]).assert_output(0, "ID KIND DELETED REASON\norder-1 order AGO test");
     assert_eq!(run(data, ["run", "deleted", "order-1", "--json"]).json()["deleted"][0]["reason"], "test");
-    run(data, ["run", "deleted", "order-2"]).says(0, "! no deleted runs");
+    run(data, ["run", "deleted", "order-2"]).assert_output(0, "! no deleted runs");
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn payloads_come_from_files_and_stdin_too() {
     assert_eq!(run(directory.path(), ["run", "signal", "order-1", "x", &format!("@{}", file.display())]).code, 0);
     assert_eq!(run_with_stdin(directory.path(), &["run", "signal", "order-1", "x", "-"], " [2] ").code, 0);
     assert_eq!(run(directory.path(), ["run", "signal", "order-1", "x"]).code, 0);
-    run(directory.path(), ["run", "events", "order-1", "--from", "4"]).says(
+    run(directory.path(), ["run", "events", "order-1", "--from", "4"]).assert_output(
         0,
         "
 # AFTER EVENT WHAT
@@ -168,14 +171,14 @@ fn payloads_come_from_files_and_stdin_too() {
 }
 
 #[test]
-fn a_rejected_order_fails_and_waiting_for_it_says_so() {
+fn a_rejected_order_fails_and_waiting_for_it_reports_that() {
     let directory = one_order("order-1");
     let data = directory.path();
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "7"]).code, 0);
     until(data, "order-1", "ship");
     assert_eq!(run(data, ["approval", "decide", "order-1~0~3", "--reject", "--by", "bob"]).code, 0);
     until_end(data, "order-1");
-    run(data, ["run", "wait", "order-1"]).says(3, "! error[run_failed]: run order-1 failed: [rejected] rejected");
+    run(data, ["run", "wait", "order-1"]).assert_output(3, "! error[run_failed]: run order-1 failed: [rejected] rejected");
     let shown = run(data, ["run", "show", "order-1"]).out;
     assert!(shown.ends_with("outcome\n  code     rejected\n  message  rejected\n"), "{shown}");
     let json: serde_json::Value = serde_json::from_str(&run(data, ["run", "wait", "order-1", "--json"]).out).unwrap();
@@ -186,28 +189,28 @@ fn a_rejected_order_fails_and_waiting_for_it_says_so() {
 fn a_run_is_paused_resumed_canceled_and_terminated() {
     let directory = one_order("order-1");
     let data = directory.path();
-    run(data, ["run", "pause", "order-1", "--reason", "audit"]).says(0, "order-1: paused at event #4");
+    run(data, ["run", "pause", "order-1", "--reason", "audit"]).assert_output(0, "order-1: paused at event #4");
     let shown = run(data, ["run", "show", "order-1"]).out;
     assert!(shown.contains("paused\n  why      requested\n  message  audit\n"), "{shown}");
-    run(data, ["run", "resume", "order-1"]).says(0, "order-1: resumed at event #5");
+    run(data, ["run", "resume", "order-1"]).assert_output(0, "order-1: resumed at event #5");
     let shown = run(data, ["run", "show", "order-1"]).out;
     assert!(shown.contains("a worker that serves `order`"), "{shown}");
-    run(data, ["run", "cancel", "order-1", "--reason", "no stock"]).says(0, "order-1: cancel requested at event #6");
-    run(data, ["run", "terminate", "order-1", "--reason", "enough"]).says(0, "order-1: terminated at event #7");
+    run(data, ["run", "cancel", "order-1", "--reason", "no stock"]).assert_output(0, "order-1: cancel requested at event #6");
+    run(data, ["run", "terminate", "order-1", "--reason", "enough"]).assert_output(0, "order-1: terminated at event #7");
     run(data, ["run", "list", "--status", "terminated,failed", "--kind", "order"])
-        .says(0, "ID KIND STATUS EVENTS CREATED CHANGED\norder-1 order terminated 8 AGO AGO");
-    run(data, ["run", "list", "--status", "waiting"]).says(0, "! no runs");
+        .assert_output(0, "ID KIND STATUS EVENTS CREATED CHANGED\norder-1 order terminated 8 AGO AGO");
+    run(data, ["run", "list", "--status", "waiting"]).assert_output(0, "! no runs");
 }
 
 #[test]
-fn a_divergence_is_shown_as_recorded_against_asked() {
+fn a_divergence_is_shown_as_recorded_against_attempted() {
     let directory = one_order("order-1");
     let data = directory.path();
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "7"]).code, 0);
     until_diverged(data, "order-1");
     let shown = run(data, ["run", "show", "order-1"]);
     let paused = shown.out.split("\n\n").find(|part| part.starts_with("paused")).unwrap().to_owned();
-    kit::Ran { out: paused, ..shown }.says(
+    kit::Ran { out: paused, ..shown }.assert_output(
         0,
         "
 paused
@@ -283,8 +286,8 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn the_version_is_said() {
-    ran(onward().arg("--version")).says(0, &format!("onward {}", env!("CARGO_PKG_VERSION")));
+fn the_version_is_printed() {
+    ran(onward().arg("--version")).assert_output(0, &format!("onward {}", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]

@@ -11,7 +11,7 @@ const WEBHOOKS_FILE: &str = "onward.webhooks.json";
 #[test]
 fn a_hook_is_shown_once_listed_rotated_and_deleted() {
     let directory = tempfile::tempdir().unwrap();
-    run(directory.path(), ["webhook", "list"]).says(0, "! no webhooks");
+    run(directory.path(), ["webhook", "list"]).assert_output(0, "! no webhooks");
     let made = run(directory.path(), ["webhook", "create", "pay", "--signal", "payment", "--run-id", "/order/id"]);
     assert_eq!(made.code, 0, "{}", made.err);
     let secret = made.out.trim().to_owned();
@@ -36,9 +36,11 @@ fn a_hook_is_shown_once_listed_rotated_and_deleted() {
     let webhooks = run(directory.path(), ["webhook", "list", "--json"]).json();
     assert_eq!(webhooks["webhooks"][1]["target"]["start"]["kind"], "build");
     assert!(webhooks["webhooks"][0].get("secret").is_none());
-    run(directory.path(), ["webhook", "delete", "pay"]).says(0, "pay: deleted");
-    run(directory.path(), ["webhook", "rotate", "pay"])
-        .says(4, "! error[webhook_not_found]: webhook `pay` not found\n! hint: list webhooks with `onward webhook list`");
+    run(directory.path(), ["webhook", "delete", "pay"]).assert_output(0, "pay: deleted");
+    run(directory.path(), ["webhook", "rotate", "pay"]).assert_output(
+        4,
+        "! error[webhook_not_found]: webhook `pay` not found\n! hint: list webhooks with `onward webhook list`",
+    );
     assert_eq!(run(directory.path(), ["webhook", "create", "gh", "--start", "x"]).code, 6);
     for wrong in [
         &["x"][..],
@@ -61,18 +63,18 @@ fn a_hook_is_shown_once_listed_rotated_and_deleted() {
 
 /// N4: a server with webhooks writes no secret anywhere, and does not start with a broken file.
 #[test]
-fn a_server_follows_its_hooks_and_tells_no_secret() {
+fn a_server_follows_its_webhooks_and_logs_no_secret() {
     let directory = tempfile::tempdir().unwrap();
     let mut served = dev(directory.path());
     let made = run(directory.path(), ["webhook", "create", "orders", "--start", "order", "--json"]).json();
     let secret = made["secret"].as_str().unwrap().to_owned();
     let headers = format!("webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,{secret}\r\n");
-    assert_eq!(served.ask_with(&headers, "POST", "/v1/webhooks/orders", "{}").0, 401);
+    assert_eq!(served.request_with(&headers, "POST", "/v1/webhooks/orders", "{}").0, 401);
     served.signal("-TERM");
     assert_eq!(served.end(), Some(0));
-    let mut said = String::new();
-    served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("webhook_refused") && !said.contains(&secret), "{said}");
+    let mut stderr = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("webhook_refused") && !stderr.contains(&secret), "{stderr}");
     std::fs::write(directory.path().join(WEBHOOKS_FILE), "{").unwrap();
     let refused = run(directory.path(), ["dev", "--port", "0"]);
     assert_eq!(refused.code, 1);
@@ -85,6 +87,6 @@ fn a_webhook_can_be_created_before_the_first_start() {
     let data = directory.path().join("new");
     assert_eq!(run(&data, ["webhook", "create", "orders", "--start", "order"]).code, 0);
     let served = dev(&data);
-    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "a"}"#).0, 201);
-    assert_eq!(served.ask("POST", "/v1/webhooks/orders", "{}").0, 401);
+    assert_eq!(served.request("POST", "/v1/runs", r#"{"kind": "hello", "id": "a"}"#).0, 201);
+    assert_eq!(served.request("POST", "/v1/webhooks/orders", "{}").0, 401);
 }

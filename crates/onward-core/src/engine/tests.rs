@@ -271,7 +271,7 @@ fn a_changed_task_input_diverges_but_map_order_and_options_do_not() {
 }
 
 #[test]
-fn code_that_asks_for_less_or_more_than_recorded_diverges() {
+fn code_that_makes_fewer_or_more_calls_than_recorded_diverges() {
     let mut bench = Bench::new();
     bench.poll();
     bench.engine.schedule_task(name("t"), json("1"));
@@ -381,7 +381,7 @@ fn a_cancel_that_meets_no_wait_interrupts_the_next_one() {
 
 /// N9: live and on replay, for a step that was running and for one that was not.
 #[test]
-fn a_cancel_interrupts_a_step_that_has_not_begun_and_the_log_says_so() {
+fn a_cancel_interrupts_a_step_that_has_not_begun_and_the_log_records_it() {
     for runs in [false, true] {
         let mut bench = Bench::new();
         if !runs {
@@ -522,7 +522,7 @@ fn a_paused_run_records_its_steps_one_by_one_and_does_nothing_else() {
 
 /// The calls of a rejected commit go out later, and the step that ran beside it is called at the same horizon again.
 #[test]
-fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
+fn the_calls_of_a_paused_run_follow_the_results_of_its_steps() {
     let mut bench = Bench::new();
     bench.poll();
     let timer = bench.engine.start_timer(Timestamp(9_999));
@@ -695,7 +695,7 @@ fn a_result_in_flight_that_cannot_be_taken_becomes_the_failure_of_its_step() {
 }
 
 #[test]
-fn a_call_that_is_refused_asks_for_nothing_and_takes_its_place() {
+fn a_refused_call_schedules_nothing_and_takes_its_call_id() {
     let mut bench = Bench::new();
     bench.poll();
     let call_id = bench.engine.refuse_task(name("t"), Failure::fatal("too large"));
@@ -713,16 +713,16 @@ fn a_call_that_is_refused_asks_for_nothing_and_takes_its_place() {
 
 /// ADR 0003: the order of a hash map differs each time; its content may not.
 #[test]
-fn a_strict_replay_compares_payloads_by_what_they_say_and_not_by_how_they_are_spelled() {
+fn a_strict_replay_compares_payloads_by_value_and_not_by_spelling() {
     let recorded = r#"{"a":1,"b":[1.0,"A"]}"#;
-    let ask = |engine: &mut Engine, text: &str| {
+    let make_calls = |engine: &mut Engine, text: &str| {
         engine.schedule_task(name("t"), json(text));
         engine.set_state(name("s"), json(text));
         engine.finish(Ok(json(text)));
     };
     let mut bench = Bench::new();
     bench.poll();
-    ask(&mut bench.engine, recorded);
+    make_calls(&mut bench.engine, recorded);
     bench.commit();
     for (text, is_same) in [
         (recorded, true),
@@ -733,7 +733,7 @@ fn a_strict_replay_compares_payloads_by_what_they_say_and_not_by_how_they_are_sp
         let mut other = bench.restart();
         other.engine.set_strict();
         other.poll();
-        ask(&mut other.engine, text);
+        make_calls(&mut other.engine, text);
         assert_eq!(other.engine.advance().is_ok(), is_same, "{text}");
     }
 }
@@ -756,7 +756,7 @@ fn a_call_inside_of_too_many_joins_pauses_the_run_before_anything_is_written() {
 
 /// SG6.
 #[test]
-fn a_segment_that_has_become_too_long_pauses_before_anything_else_is_asked_for() {
+fn a_segment_that_has_become_too_long_pauses_before_another_call() {
     let mut bench = Bench::new();
     bench.engine.set_agent();
     bench.poll();

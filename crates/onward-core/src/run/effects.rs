@@ -239,7 +239,7 @@ impl RunHead {
                 let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
                 effects.push(Effect::Send(Box::new(OutboxMessage::Input { to, input: cancel_by_parent(&self.key) })));
             }
-            Event::ChildAwaited(event) => effects.push(Effect::Send(Box::new(self.ask_child(event)))),
+            Event::ChildAwaited(event) => effects.push(Effect::Send(Box::new(self.request_child_result(event)))),
             Event::SignalSent(event) => {
                 let to = RunKey::new(self.key.namespace.clone(), event.to.clone());
                 let incarnation = self.incarnation.map(|incarnation| format!("~{incarnation:016x}")).unwrap_or_default(); // R10
@@ -353,7 +353,7 @@ impl RunHead {
     }
 
     /// Requests the result of a spawned child for this generation.
-    fn ask_child(&self, event: &ChildAwaited) -> OutboxMessage {
+    fn request_child_result(&self, event: &ChildAwaited) -> OutboxMessage {
         let once = IdempotencyRecord::new(format!("listener:{}:{}:{}", self.key.id, self.generation, event.call_id));
         let by = self.link(&event.call_id, OnParentClose::Abandon, true);
         let to = RunKey::new(self.key.namespace.clone(), event.child.clone());

@@ -85,7 +85,7 @@ fn a_first_pause_is_not_cut() {
 }
 
 #[test]
-fn the_callee_may_ask_for_a_longer_pause() {
+fn the_callee_may_request_a_longer_pause() {
     let failure = Failure::retryable("busy").with_retry_after(Duration::from_secs(90));
     assert_eq!(RetryPolicy::attempts(2).next_attempt(1, &failure, Timestamp(0)), Some(Timestamp(90_000)));
 }

@@ -4,10 +4,10 @@ use super::*;
 use crate::conversation::ApiFormat;
 use crate::script::ReplyPart;
 
-fn ask(said: &str) -> Vec<ReplyPart> {
+fn ask(message: &str) -> Vec<ReplyPart> {
     let schema = json!({"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city", "days"]});
     let tools = json!([{"name": "get_weather", "input_schema": schema}]);
-    let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": said}], "tools": tools});
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": message}], "tools": tools});
     answer(&ScriptedConversation::read(ApiFormat::Anthropic, &body).unwrap()).parts
 }
 

@@ -9,7 +9,7 @@ fn check(status: u16, body: &str, code: &str) {
 }
 
 #[test]
-fn statuses_and_words_say_what_happened() {
+fn statuses_and_words_are_classified() {
     check(400, r#"{"error":{"message":"no such field","type":"invalid_request_error"}}"#, "model_request_refused");
     check(400, r#"{"error":{"message":"m","code":"context_length_exceeded"}}"#, "context_too_long");
     let anthropic = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8 tokens"}}"#;
@@ -25,7 +25,7 @@ fn statuses_and_words_say_what_happened() {
 }
 
 #[test]
-fn an_error_inside_a_success_is_an_empty_answer_unless_it_says_more() {
+fn an_error_inside_a_success_is_an_empty_answer_unless_its_code_is_known() {
     let code = |text: &str| inside_success(serde_json::from_str(text).unwrap()).code();
     assert_eq!(code(r#"{"message":"upstream died","code":502}"#), "empty_model_response");
     assert_eq!(code(r#"{"type":"api_error","message":"m"}"#), "empty_model_response");
@@ -51,6 +51,6 @@ fn a_delay_is_seconds_milliseconds_or_a_date() {
 }
 
 #[test]
-fn what_is_said_is_cut_in_whole_characters() {
+fn messages_are_cut_in_whole_characters() {
     assert_eq!(cut("żółw", 3), "ż…");
 }

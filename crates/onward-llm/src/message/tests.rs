@@ -32,7 +32,7 @@ fn a_message_is_written_as_one_text_and_read_back() {
 }
 
 #[test]
-fn arguments_that_are_no_json_are_kept_and_told() {
+fn arguments_that_are_no_json_are_kept_and_reported() {
     let call = |arguments: &str| ToolCall { id: "c".into(), name: "t".into(), arguments: arguments.into() };
     assert!(call("{\"a\": ").json().is_err()); // LM1
     assert_eq!(call(" { \"a\" : 1 } ").json().unwrap().get(), "{ \"a\" : 1 }");

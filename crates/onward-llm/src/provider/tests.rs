@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_limit_is_that_of_an_address_and_a_key_and_tells_neither() {
+fn a_limit_is_that_of_an_address_and_a_key_and_reveals_neither() {
     let limit = |url: &str, key: Option<&str>| Provider::openai(url, key.map(Key::new)).unwrap().named("any").limit("here");
     let one = limit("https://a.example/v1", Some("sk-1"));
     assert_eq!(one, Provider::openai("https://a.example/v1", Some(Key::new("sk-1"))).unwrap().limit("there"));

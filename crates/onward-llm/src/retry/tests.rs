@@ -16,7 +16,7 @@ const LIMITED: Cause = Cause::RateLimited { retry_after: None };
 const FAILED: Cause = Cause::ServerError { retry_after: None };
 
 #[test]
-fn an_empty_answer_is_asked_for_three_times_with_doubling_delays() {
+fn an_empty_answer_is_requested_three_times_with_doubling_delays() {
     assert_eq!(after(&ModelRetries::default(), [Cause::Empty, Cause::Empty, Cause::Empty]), [secs(1), secs(2), Next::GiveUp]);
     let mut failures = Failures::default();
     for cause in [FAILED, Cause::Empty, FAILED, Cause::Empty, Cause::Empty] {
@@ -29,8 +29,8 @@ fn an_empty_answer_is_asked_for_three_times_with_doubling_delays() {
 
 #[test]
 fn a_retry_waits_for_the_requested_time() {
-    let told = Cause::RateLimited { retry_after: Some(Duration::from_secs(2)) };
-    let next = after(&ModelRetries::default(), std::iter::repeat_n(told, 14));
+    let cause = Cause::RateLimited { retry_after: Some(Duration::from_secs(2)) };
+    let next = after(&ModelRetries::default(), std::iter::repeat_n(cause, 14));
     assert!(next[..11].iter().all(|next| *next == secs(2)), "{next:?}");
     assert_eq!(next[11..], [secs(4), secs(8), secs(16)]);
 }
@@ -52,7 +52,7 @@ fn an_outage_is_waited_out_for_minutes() {
 }
 
 #[test]
-fn a_provider_that_asks_for_patience_gets_it_for_as_long_as_a_call_may_wait() {
+fn a_requested_delay_is_observed_for_as_long_as_a_call_may_wait() {
     let limited = |secs| Cause::RateLimited { retry_after: Some(Duration::from_secs(secs)) };
     let next = after(&ModelRetries::default(), std::iter::repeat_n(limited(300), 7));
     assert_eq!(next[..6], [secs(300); 6]);
@@ -64,13 +64,13 @@ fn a_provider_that_asks_for_patience_gets_it_for_as_long_as_a_call_may_wait() {
 
 /// LR2.
 #[test]
-fn what_cannot_succeed_is_not_tried_again_and_a_provider_may_say_so() {
+fn a_permanent_error_is_not_retried_and_a_provider_may_declare_one() {
     let retries = ModelRetries::default();
     for cause in [Cause::Auth, Cause::BadRequest, Cause::ContextTooLong, Cause::QuotaExhausted, Cause::TooLarge] {
         assert_eq!(after(&retries, [cause]), [Next::GiveUp]);
     }
-    let told = CallError { status: Some(500), should_retry: Some(false), ..CallError::new(FAILED, "") };
-    assert_eq!(retries.after(&mut Failures::default(), &told), Next::GiveUp);
+    let error = CallError { status: Some(500), should_retry: Some(false), ..CallError::new(FAILED, "") };
+    assert_eq!(retries.after(&mut Failures::default(), &error), Next::GiveUp);
 }
 
 #[test]

@@ -46,8 +46,8 @@ fn a_table_names_models_and_what_they_cost() {
     );
     assert_eq!(models.find("llama3.2").unwrap().prepare(&request).max_tokens, Some(500));
     assert!(!format!("{models:?}").contains("sk-1")); // LP2
-    let told = ModelRetries { outage_max: 5, wait_max: Duration::from_secs(90), ..ModelRetries::default() };
-    assert_eq!(models.find("llama3.2").unwrap().provider.retries(), &told);
+    let expected = ModelRetries { outage_max: 5, wait_max: Duration::from_secs(90), ..ModelRetries::default() };
+    assert_eq!(models.find("llama3.2").unwrap().provider.retries(), &expected);
     assert_eq!(fast.provider.retries(), &ModelRetries::default());
 }
 
@@ -60,7 +60,7 @@ fn a_missing_key_is_an_error_of_the_models_that_need_it() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_place() {
     let changed = |from: &str, to: &str| open(&TABLE.replace(from, to), &[]).map(|_| ()).unwrap_err().to_string();
     assert!(changed("provider = \"local\"", "provider = \"lokal\"").contains("unknown provider `lokal`"));
     assert!(changed("http://localhost:11434/v1/", "localhost:11434/v1").contains("provider `local`: base_url"));

@@ -77,7 +77,7 @@ fn what_is_hidden_or_unknown_is_kept_as_it_came() {
 }
 
 #[test]
-fn an_error_in_the_stream_says_what_it_is_and_what_it_cost() {
+fn an_error_in_the_stream_has_its_kind_and_its_cost() {
     let error = read(&[START, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#]).0.unwrap_err();
     assert_eq!((error.code(), error.arrived.usage.unwrap().input), ("model_overloaded", 10));
     assert!(error.may_have_cost() && error.cost_is_unknown(), "output after the last usage event is not counted");

@@ -147,7 +147,7 @@ fn cut<'a>(random: &mut Random, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
 }
 
 /// Returns what a reader of the deltas has at the end.
-fn told(deltas: &[Delta]) -> (String, String, Vec<String>) {
+fn collect_deltas(deltas: &[Delta]) -> (String, String, Vec<String>) {
     let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
     for delta in deltas {
         match delta {
@@ -179,7 +179,7 @@ fn an_answer_is_the_same_however_it_is_cut() {
         let (reply, deltas) = read_pieces(api_format, pieces);
         assert_eq!(reply, whole, "round {round}"); // LA1
         let reply = reply.unwrap();
-        let (text, thought, mut calls) = told(&deltas);
+        let (text, thought, mut calls) = collect_deltas(&deltas);
         // Calls are announced in the order of their first fragments; only their contents are compared.
         calls.sort();
         let mut arguments: Vec<String> = reply.calls().map(|call| call.arguments.clone()).collect();

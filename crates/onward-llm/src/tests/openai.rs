@@ -35,7 +35,7 @@ fn text_comes_with_its_usage_and_cached_tokens_apart() {
 }
 
 #[test]
-fn fragments_of_calls_are_told_apart_by_their_index() {
+fn fragments_of_calls_are_distinguished_by_their_index() {
     let found = blocks(&[
         r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]}"#,
         r#"{"tool_calls":[{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":"{\"y\""}},{"index":0,"function":{"arguments":"{\"x\":"}}]}"#,
@@ -144,7 +144,7 @@ fn refusals_are_answers() {
 }
 
 #[test]
-fn nothing_is_an_error_whatever_the_tokens_say() {
+fn an_answer_without_content_is_an_error_whatever_its_token_count() {
     let empties: [&[&str]; 4] = [
         &["[DONE]"],
         &[r#"{"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}"#, "[DONE]"],

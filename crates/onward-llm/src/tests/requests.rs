@@ -35,11 +35,11 @@ fn anthropic(request: &ModelRequest) -> String {
 
 /// Messages always refuses a text of blanks, and with it every later turn of the conversation.
 #[test]
-fn a_text_of_blanks_is_not_told_in_messages() {
+fn a_text_of_blanks_is_not_sent_in_messages() {
     let calls = vec![Block::text("\n\n"), call("a", "f", "{}")];
-    let told = anthropic(&request(vec![Message::user("go"), assistant(calls), result("a", " \n", false), Message::user("on")]));
-    assert!(told.contains(r#"{"content":[{"id":"a","input":{},"name":"f","type":"tool_use"}],"role":"assistant"}"#), "{told}");
-    assert!(told.contains(r#"{"content":[],"tool_use_id":"a""#), "{told}");
+    let body = anthropic(&request(vec![Message::user("go"), assistant(calls), result("a", " \n", false), Message::user("on")]));
+    assert!(body.contains(r#"{"content":[{"id":"a","input":{},"name":"f","type":"tool_use"}],"role":"assistant"}"#), "{body}");
+    assert!(body.contains(r#"{"content":[],"tool_use_id":"a""#), "{body}");
 }
 
 fn talk() -> Vec<Message> {
@@ -81,8 +81,8 @@ fn a_conversation_in_the_words_of_chat_completions() {
 fn a_call_that_the_model_made_up_goes_back_in_words_that_providers_take() {
     let long = "x".repeat(500);
     let calls = vec![call("f.g:0", "functions.f", "{\"n\": 1, \"k"), call("b", &long, ""), call("c", "", "[1]")];
-    let told = request(vec![Message::user("go"), assistant(calls), result("f.g:0", "no such tool", true)]);
-    let (chat, messages) = (openai(&told), anthropic(&told)); // LM4
+    let conversation = request(vec![Message::user("go"), assistant(calls), result("f.g:0", "no such tool", true)]);
+    let (chat, messages) = (openai(&conversation), anthropic(&conversation)); // LM4
     for body in [&chat, &messages] {
         assert!(body.contains(r#""name":"functions_f""#), "{body}");
         assert!(body.contains(&format!(r#""name":"{}""#, "x".repeat(64))) && !body.contains(&"x".repeat(65)), "{body}");
@@ -159,7 +159,7 @@ fn an_attachment_that_is_not_there_is_refused_before_anything_is_sent() {
 
 /// Every model reads text; a text attachment that is not UTF-8 is replaced by a note.
 #[test]
-fn the_words_of_a_text_are_told() {
+fn the_words_of_a_text_are_sent() {
     let attachment = |media_type: &str, source: Source| Block::Attachment(Attachment { media_type: media_type.into(), source });
     let blocks = vec![
         attachment("text/csv", Source::bytes("bell,7".as_bytes())),
@@ -180,7 +180,7 @@ fn the_words_of_a_text_are_told() {
 }
 
 #[test]
-fn an_attachment_that_a_dialect_has_no_words_for_is_told() {
+fn an_attachment_that_an_api_format_cannot_express_becomes_a_note() {
     let attachment = |media_type: &str, source: Source| Block::Attachment(Attachment { media_type: media_type.into(), source });
     let blocks = vec![
         attachment("audio/wav", Source::Base64("AA".into())),

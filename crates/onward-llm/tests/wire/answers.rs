@@ -25,8 +25,8 @@ async fn an_answer_arrives_in_pieces_and_as_a_whole() {
         let pieces: Vec<&str> =
             deltas.iter().filter_map(|delta| if let Delta::Text { text } = delta { Some(text.as_str()) } else { None }).collect();
         assert!(pieces.len() > 2 && pieces.concat() == reply.text(), "{pieces:?}");
-        let [asked] = &model.requests()[..] else { panic!("one request was sent") }; // LP1
-        assert_eq!((asked.key.as_deref(), asked.body["stream"].as_bool()), (Some(KEY), Some(true)));
+        let [request] = &model.requests()[..] else { panic!("one request was sent") }; // LP1
+        assert_eq!((request.key.as_deref(), request.body["stream"].as_bool()), (Some(KEY), Some(true)));
     }
 }
 
@@ -142,7 +142,7 @@ async fn the_same_conversation_has_the_same_answer() {
 }
 
 #[tokio::test]
-async fn nothing_is_asked_for_again_as_often_as_the_policy_says() {
+async fn an_empty_answer_is_retried_as_often_as_the_policy_allows() {
     for api_format in DIALECTS {
         let (model, provider) = scripted(api_format).await;
         model.rule(Rule::always(ScriptedReply::fault(Fault::Empty)));

@@ -19,7 +19,7 @@ async fn failure(api_format: ApiFormat, answer: ScriptedReply) -> CallError {
 }
 
 #[tokio::test]
-async fn a_limited_key_is_closed_for_as_long_as_the_provider_says() {
+async fn a_limited_key_is_closed_for_as_long_as_the_provider_requests() {
     for api_format in DIALECTS {
         let error = failure(api_format, ScriptedReply::fault(Fault::RateLimited { retry_after_seconds: Some(17) })).await;
         assert_eq!((error.code(), error.retry_after()), ("model_rate_limited", Some(Duration::from_secs(17))));
@@ -31,7 +31,7 @@ async fn a_limited_key_is_closed_for_as_long_as_the_provider_says() {
 }
 
 #[tokio::test]
-async fn refusals_say_whether_another_attempt_is_of_use() {
+async fn refusals_are_classified_as_retryable_or_final() {
     let cases = [
         (Fault::ServerError, "model_failed", true),
         (Fault::Overloaded, "model_overloaded", true),

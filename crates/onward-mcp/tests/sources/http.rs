@@ -89,7 +89,7 @@ async fn arguments_arrive_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn every_failure_is_told_at_once_and_others_go_on() {
+async fn every_failure_is_reported_at_once_and_others_go_on() {
     let started = Instant::now();
     let source = open(&start().await).await;
     let cases = [
@@ -117,8 +117,8 @@ async fn a_source_whose_session_is_over_is_to_be_opened_anew() {
     for tool in ["expired", "restarted"] {
         let source = open(&url).await;
         let error = source.call(tool, "{}", None).await.unwrap_err();
-        let told = (error.code(), error.is_retryable(), error.may_have_acted(), source.is_open());
-        assert_eq!(told, ("mcp_server_gone", true, false, false), "{tool}: {error}");
+        let properties = (error.code(), error.is_retryable(), error.may_have_acted(), source.is_open());
+        assert_eq!(properties, ("mcp_server_gone", true, false, false), "{tool}: {error}");
         assert_eq!(open(&url).await.call("f", "{}", None).await.unwrap().blocks, [Block::text("f")]);
     }
 }

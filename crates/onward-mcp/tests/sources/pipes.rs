@@ -11,13 +11,13 @@ use crate::{ODD, assert_soon, settings, text_result, usual_answer};
 /// Starts a server over pipes that responds to a call of `tool` as its name demands, and passes its requests to the test.
 async fn open(settings: &McpServerSettings) -> (McpServer, mpsc::UnboundedReceiver<Value>) {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
-    let (told, heard) = mpsc::unbounded_channel();
-    tokio::spawn(serve(theirs, told));
+    let (sender, messages) = mpsc::unbounded_channel();
+    tokio::spawn(serve(theirs, sender));
     let (output, input) = tokio::io::split(ours);
-    (McpServer::open_pipes(settings, output, input).await.unwrap(), heard)
+    (McpServer::open_pipes(settings, output, input).await.unwrap(), messages)
 }
 
-async fn serve(stream: DuplexStream, told: mpsc::UnboundedSender<Value>) {
+async fn serve(stream: DuplexStream, sender: mpsc::UnboundedSender<Value>) {
     let (output, mut input) = tokio::io::split(stream);
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -40,7 +40,7 @@ async fn serve(stream: DuplexStream, told: mpsc::UnboundedSender<Value>) {
             Some(name) => Some(format!("{}\n", text_result(&message["id"], name))),
         };
         // The test may have ended, and a source that has failed closes its pipes.
-        drop(told.send(message));
+        drop(sender.send(message));
         if let Some(answer) = answer
             && input.write_all(answer.as_bytes()).await.is_err()
         {
@@ -55,7 +55,7 @@ fn pipes() -> McpServerSettings {
 
 #[tokio::test]
 async fn tools_are_listed_to_the_last_page_with_their_schemas() {
-    let (source, _heard) = open(&pipes()).await;
+    let (source, _messages) = open(&pipes()).await;
     let tools = source.tools().await.unwrap();
     assert_eq!(tools.len(), 2);
     assert!(tools[0].schema.input.as_str().contains("18446744073709551615"), "{:?}", tools[0]);
@@ -64,23 +64,23 @@ async fn tools_are_listed_to_the_last_page_with_their_schemas() {
 
 #[tokio::test]
 async fn a_call_has_its_arguments_and_its_key() {
-    let (source, mut heard) = open(&pipes()).await;
+    let (source, mut messages) = open(&pipes()).await;
     let outcome = source.call("f", r#"{"n": 9007199254740993, "t": 0.1}"#, Some("task-1")).await.unwrap();
     assert_eq!((outcome.blocks, outcome.is_error), (vec![Block::text("f")], false));
-    let asked = loop {
-        let message = heard.recv().await.unwrap();
+    let params = loop {
+        let message = messages.recv().await.unwrap();
         if message["method"] == "tools/call" {
             break message["params"].clone();
         }
     };
-    assert_eq!(asked["arguments"], json!({"n": 9_007_199_254_740_993_u64, "t": 0.1}));
-    assert_eq!(asked["_meta"]["onward/idempotency-key"], "task-1");
+    assert_eq!(params["arguments"], json!({"n": 9_007_199_254_740_993_u64, "t": 0.1}));
+    assert_eq!(params["_meta"]["onward/idempotency-key"], "task-1");
 }
 
 /// TA1: the text that a person has approved.
 #[tokio::test]
 async fn arguments_arrive_as_they_were_written() {
-    let (source, _heard) = open(&pipes()).await;
+    let (source, _messages) = open(&pipes()).await;
     let outcome = source.call("raw", &ODD.replace(',', ",\n "), Some("task-1")).await.unwrap();
     let [Block::Text { text, .. }] = &outcome.blocks[..] else { panic!("{outcome:?}") };
     assert!(text.contains(&format!("\"arguments\":{ODD}")), "{text}");
@@ -88,7 +88,7 @@ async fn arguments_arrive_as_they_were_written() {
 
 #[tokio::test]
 async fn a_tool_that_failed_has_an_outcome() {
-    let (source, _heard) = open(&pipes()).await;
+    let (source, _messages) = open(&pipes()).await;
     let outcome = source.call("failing", "", None).await.unwrap();
     assert_eq!(outcome.structured.as_ref().unwrap().as_str(), r#"{"why":9007199254740993}"#);
     let result = outcome.into_result("c1");
@@ -97,7 +97,7 @@ async fn a_tool_that_failed_has_an_outcome() {
 
 #[tokio::test]
 async fn a_refusal_is_final_and_nothing_was_done() {
-    let (source, _heard) = open(&pipes()).await;
+    let (source, _messages) = open(&pipes()).await;
     let error = source.call("refuse", "{}", None).await.unwrap_err();
     assert_eq!((error.code(), error.is_retryable(), error.may_have_acted()), ("tool_call_refused", false, false));
     assert!(error.to_string().contains("no such argument (-32602)"), "{error}");
@@ -111,7 +111,7 @@ async fn a_refusal_is_final_and_nothing_was_done() {
 #[tokio::test]
 async fn a_server_that_dies_is_noticed_at_once() {
     let started = Instant::now();
-    let (source, _heard) = open(&pipes()).await;
+    let (source, _messages) = open(&pipes()).await;
     let error = source.call("die", "{}", None).await.unwrap_err();
     assert_eq!((error.code(), error.is_retryable(), error.may_have_acted()), ("mcp_server_gone", true, true));
     let error = source.call("f", "{}", None).await.unwrap_err();
@@ -121,19 +121,19 @@ async fn a_server_that_dies_is_noticed_at_once() {
 }
 
 #[tokio::test]
-async fn silence_ends_a_call_and_the_server_is_told() {
+async fn silence_ends_a_call_and_the_server_gets_a_cancellation() {
     let settings = McpServerSettings { call_timeout: Duration::from_millis(300), ..pipes() };
-    let (source, mut heard) = open(&settings).await;
+    let (source, mut messages) = open(&settings).await;
     let error = source.call("silent", "{}", None).await.unwrap_err();
     assert_eq!((error.code(), error.is_retryable(), error.may_have_acted()), ("tool_timed_out", true, true));
-    while heard.recv().await.unwrap()["method"] != "notifications/cancelled" {}
+    while messages.recv().await.unwrap()["method"] != "notifications/cancelled" {}
     assert_eq!(source.call("f", "{}", None).await.unwrap().blocks, [Block::text("f")]);
 }
 
 #[tokio::test]
 async fn a_message_has_a_limit() {
     let started = Instant::now();
-    let (source, _heard) = open(&pipes()).await;
+    let (source, _messages) = open(&pipes()).await;
     let error = source.call("large", "{}", None).await.unwrap_err(); // MC1
     assert_eq!((error.code(), error.is_retryable(), error.may_have_acted()), ("tool_result_too_large", false, true));
     assert!(!source.is_open());
@@ -142,6 +142,6 @@ async fn a_message_has_a_limit() {
 
 #[tokio::test]
 async fn other_things_on_its_output_do_no_harm() {
-    let (source, _heard) = open(&pipes()).await;
+    let (source, _messages) = open(&pipes()).await;
     assert_eq!(source.call("chatter", "{}", None).await.unwrap().blocks, [Block::text("still there")]);
 }

@@ -122,9 +122,9 @@ impl Hub {
             return;
         }
         if let Some(answered) = message.answered.filter(|answered| answered.to == self.broadcast.id)
-            && let Some(asker) = lock(&self.broadcast.open).get(&answered.number)
+            && let Some(sender) = lock(&self.broadcast.open).get(&answered.number)
         {
-            drop(asker.send(answered)); // fails if the caller has gone, which is fine
+            drop(sender.send(answered)); // fails if the caller has gone, which is fine
         }
         if !message.listening.is_empty() {
             let until = Instant::now() + LISTENING_MAX;
@@ -233,8 +233,8 @@ impl Runtime {
     ) -> Option<Option<Result<Payload, Failure>>> {
         let broadcast = &self.hub().broadcast;
         let number = broadcast.next_number.fetch_add(1, Ordering::SeqCst);
-        let (asker, mut answers) = mpsc::unbounded_channel();
-        lock(&broadcast.open).insert(number, asker);
+        let (sender, mut answers) = mpsc::unbounded_channel();
+        lock(&broadcast.open).insert(number, sender);
         let _open = OpenQuery { broadcast, number };
         let query = RemoteQuery { number, run: run.clone(), name, input };
         self.broadcast(BroadcastMessage { query: Some(query), ..broadcast.message() }).await;

@@ -12,7 +12,7 @@ fn task_frames(run: u32, seq: u64, frame: &Payload) -> TaskFrames {
 }
 
 #[test]
-fn however_much_is_said_in_however_many_runs_the_bound_holds() {
+fn however_many_frames_in_however_many_runs_the_bound_holds() {
     let streams = Streams::default();
     let frame = Payload::binary("text/plain", vec![b'x'; 64 * 1024]);
     // 1,000 runs with half a megabyte each would be half a gigabyte.

@@ -99,7 +99,7 @@ async fn heartbeats_go_on_while_housekeeping_is_stuck() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_in_trouble_is_asked_no_more_often_than_the_fallback() {
+async fn a_store_in_trouble_is_polled_no_more_often_than_the_fallback() {
     let (runtime, store, _) = start_up();
     let _background = runtime.spawn();
     store.set_down(true);

@@ -102,7 +102,7 @@ async fn a_child_whose_id_is_taken_fails_its_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parent_that_ends_does_to_its_child_what_the_policy_says() {
+async fn a_parent_that_ends_applies_the_policy_to_its_child() {
     for (policy, log) in [
         (OnParentClose::Cancel, &["run_started", "cancel_requested"][..]),
         (OnParentClose::Terminate, &["run_started", "terminate_requested"][..]),

@@ -26,7 +26,7 @@ fn shared() -> Harness {
     kit
 }
 
-async fn until_heard(diary: &Diary, indexes: &[u64]) {
+async fn until_received(diary: &Diary, indexes: &[u64]) {
     while diary.indexes() != indexes {
         assert!(diary.indexes().len() < indexes.len(), "{:?}", diary.indexes());
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -43,7 +43,7 @@ async fn an_input_from_elsewhere_reaches_the_worker_when_every_hint_is_lost() {
     let begun = Instant::now();
     for indexes in [&[1][..], &[1, 2]] {
         signal_elsewhere(&kit, "r");
-        until_heard(&diary, indexes).await;
+        until_received(&diary, indexes).await;
     }
     assert!(begun.elapsed() <= seconds(2) + std::time::Duration::from_millis(10), "{:?}", begun.elapsed());
     background.stop().await;
@@ -60,7 +60,7 @@ async fn a_hint_fetches_what_is_new_of_that_run_at_once() {
     signal_elsewhere(&kit, "r");
     hint(&kit, "r", false);
     hint(&kit, "somebody else's", false);
-    until_heard(&diary, &[1]).await;
+    until_received(&diary, &[1]).await;
     assert!(begun.elapsed() < std::time::Duration::from_millis(10), "{:?}", begun.elapsed());
     assert_eq!(kit.store.calls("read_since"), 1, "the other run is not held here");
     background.stop().await;
@@ -81,7 +81,7 @@ async fn what_was_written_elsewhere_before_is_not_passed_over() {
     kit.store.hint(&Change::Appended { head, record: own[0].clone() });
     assert_eq!(diary.indexes(), [2]);
     hint(&kit, "r", false);
-    until_heard(&diary, &[2, 1, 2]).await; // an input may come again
+    until_received(&diary, &[2, 1, 2]).await; // an input may come again
     background.stop().await;
 }
 
@@ -103,7 +103,7 @@ async fn a_hint_about_a_run_whose_claim_is_under_way_is_kept() {
     });
     let begun = Instant::now();
     let diary = open_diary(&worker, &held);
-    until_heard(&diary, &[1]).await;
+    until_received(&diary, &[1]).await;
     assert!(begun.elapsed() < std::time::Duration::from_millis(50), "{:?}", begun.elapsed());
     background.stop().await;
 }
@@ -165,8 +165,8 @@ async fn work_elsewhere_wakes_the_workers_of_its_namespace() {
 #[tokio::test(start_paused = true)]
 async fn a_question_is_answered_by_a_worker_of_another_process() {
     let kit = shared();
-    let (asker, others) = (kit.other_runtime(), kit.other_runtime());
-    let backgrounds = [kit.runtime.spawn(), asker.spawn(), others.spawn()];
+    let (caller, others) = (kit.other_runtime(), kit.other_runtime());
+    let backgrounds = [kit.runtime.spawn(), caller.spawn(), others.spawn()];
     let worker = kit.worker("w");
     kit.start("r").await;
     let answers = async {
@@ -175,12 +175,12 @@ async fn a_question_is_answered_by_a_worker_of_another_process() {
         question.answer.send(Some(Ok(Payload::from_json_text("\"paid\"".to_owned())))).unwrap();
         worker.next_questions().await.pop().unwrap().answer.send(None).unwrap();
     };
-    let asks = async {
+    let queries = async {
         let run = key("r");
-        let ask = || asker.query_run(&run, name("stage"), Payload::null());
-        (ask().await.unwrap(), ask().await.unwrap())
+        let query = || caller.query_run(&run, name("stage"), Payload::null());
+        (query().await.unwrap(), query().await.unwrap())
     };
-    let ((), (paid, unknown)) = tokio::join!(answers, asks);
+    let ((), (paid, unknown)) = tokio::join!(answers, queries);
     assert_eq!((paid, unknown), (Some(Ok(Payload::from_json_text("\"paid\"".to_owned()))), None));
     for background in backgrounds {
         background.stop().await;
@@ -194,8 +194,8 @@ async fn a_query_that_no_server_can_answer_fails_soon() {
     let backgrounds = [kit.runtime.spawn(), other.spawn()];
     kit.start("r").await;
     let begun = Instant::now();
-    let asked = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
-    assert_eq!(asked.unwrap_err().code(), "no_compatible_worker");
+    let answer = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
+    assert_eq!(answer.unwrap_err().code(), "no_compatible_worker");
     assert!(begun.elapsed() <= seconds(4), "{:?}", begun.elapsed());
     for background in backgrounds {
         background.stop().await;
@@ -203,7 +203,7 @@ async fn a_query_that_no_server_can_answer_fails_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_run_emits_is_heard_in_another_process() {
+async fn emitted_values_are_received_in_another_process() {
     let kit = shared();
     let other = kit.other_runtime();
     let backgrounds = [kit.runtime.spawn(), other.spawn()];
@@ -214,18 +214,18 @@ async fn what_a_run_emits_is_heard_in_another_process() {
         WorkerConnection::emit(&worker, &key("r"), Emitted { name: "progress".to_owned(), value });
     };
     emit(0); // no listener yet
-    let mut heard = other.listen(&key("r"));
+    let mut emitted_values = other.listen(&key("r"));
     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     let letters = kit.store.calls("broadcast");
     for value in 1..=3 {
         emit(value);
     }
     for value in 1..=3u64 {
-        let emitted = heard.recv().await.unwrap();
+        let emitted = emitted_values.recv().await.unwrap();
         assert_eq!((emitted.name.as_str(), emitted.value), ("progress", Payload::from_json_text(value.to_string())));
     }
     assert_eq!(kit.store.calls("broadcast"), letters + 1, "what comes together goes together");
-    drop(heard);
+    drop(emitted_values);
     tokio::time::sleep(seconds(16)).await;
     let letters = kit.store.calls("broadcast");
     emit(4);

@@ -55,7 +55,7 @@ async fn a_page_reads_no_more_logs_than_it_needs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_no_log_has_is_told_after_all_were_read() {
+async fn an_entry_that_no_log_has_is_reported_after_all_were_read() {
     let kit = Harness::new();
     let ids = conversation(&kit, 3).await;
     let leaf = Some(EntryCursor::from(Hash::of_parts(&[b"nobody"])));

@@ -21,13 +21,13 @@ async fn append(kit: &Harness, append: AppendExternal) -> Result<AppendedExterna
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_it() {
+async fn a_worker_that_knows_the_kind_gets_neither_the_run_nor_its_queries() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     append(&kit, state("order", Status::Running)).await.unwrap();
     assert!(waits(worker.next_runs(1)).await);
-    let asked = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
-    assert_eq!(asked.unwrap_err().code(), "run_external");
+    let answer = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
+    assert_eq!(answer.unwrap_err().code(), "run_external");
     let driven = worker.claim_run(key("r"), DriveInput::Nothing).await;
     assert_eq!(driven.unwrap_err().code(), "run_external");
     append(&kit, state("order", Status::Completed)).await.unwrap();
@@ -36,7 +36,7 @@ async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeat_is_told_what_was_told_first() {
+async fn a_repeat_gets_the_first_result() {
     let kit = Harness::new();
     let once = |append: AppendExternal| AppendExternal { append_id: Some("a".to_owned()), ..append };
     let first = append(&kit, once(events(0, 2))).await.unwrap();

@@ -33,7 +33,7 @@ async fn a_started_run_is_handed_to_the_worker_without_a_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_worker_asks_once_per_fallback_and_a_hint_wakes_it() {
+async fn an_idle_worker_polls_once_per_fallback_and_a_notification_wakes_it() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let other = kit.other_runtime();
@@ -49,7 +49,7 @@ async fn an_idle_worker_asks_once_per_fallback_and_a_hint_wakes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_hears_nothing_looks_for_itself() {
+async fn a_worker_without_notifications_polls() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let other = kit.other_runtime();
@@ -383,7 +383,7 @@ async fn a_worker_whose_port_is_dropped_has_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_inbox_for_a_claim_that_is_gone_is_told_at_once() {
+async fn an_inbox_for_a_claim_that_is_gone_is_lost_at_once() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let held = kit.start_held(&worker, "r").await;

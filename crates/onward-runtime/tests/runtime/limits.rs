@@ -133,7 +133,7 @@ async fn a_key_that_is_refused_for_good_closes_nothing() {
 
 /// CL2: workers of earlier versions and of other languages declare no key.
 #[tokio::test(start_paused = true)]
-async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
+async fn workers_without_a_limit_key_are_held_back_by_the_kind() {
     for (limit, refused_for) in
         [(None, Failure { limited_ms: None, ..limited() }.with_retry_after(seconds(5))), (Some("key"), limited())]
     {
@@ -148,7 +148,7 @@ async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
 }
 
 /// Returns what the run is blocked on, with the time until it continues without intervention.
-async fn told(kit: &Harness, runtime: &Runtime) -> Vec<(String, &'static str, Option<u64>)> {
+async fn list_blockers(kit: &Harness, runtime: &Runtime) -> Vec<(String, &'static str, Option<u64>)> {
     let now = kit.runtime.clock().now();
     let found = runtime.blocked_on(&key("r")).await.unwrap();
     let line = |blocker: &Blocker| {
@@ -159,22 +159,22 @@ async fn told(kit: &Harness, runtime: &Runtime) -> Vec<(String, &'static str, Op
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_limit_is_told_with_the_time_when_it_opens() {
+async fn a_task_that_waits_for_a_limit_is_listed_with_the_time_when_it_opens() {
     let (kit, _, mut held, first, task) = begun(&[("llm.a", Some("key")), ("llm.b", Some("key"))]).await;
-    assert_eq!(told(&kit, &kit.runtime).await, [], "it is worked on");
+    assert_eq!(list_blockers(&kit, &kit.runtime).await, [], "it is worked on");
     refuse(&first, &task, limited()).await;
     kit.commit(&mut held, vec![call(1, "llm.b"), call(2, "llm.c")]).await;
     let seen = |what: &str, why, left| (format!("r~0~{what}"), why, left);
     let expected = [seen("0", "retries", Some(60)), seen("1", "rate_limited", Some(5)), seen("2", "no_worker", None)];
-    assert_eq!(told(&kit, &kit.runtime).await, expected);
+    assert_eq!(list_blockers(&kit, &kit.runtime).await, expected);
     let found = kit.runtime.blocked_on(&key("r")).await.unwrap();
     assert_eq!(found[0].failure_code.as_deref(), Some("model_rate_limited"));
     // Another worker has the kind, with another key: it takes the task at once.
     let other = caller(&kit.runtime, "other", &[("llm.b", Some("another key")), ("llm.c", None)]);
-    assert_eq!(told(&kit, &kit.runtime).await, expected[..1]);
+    assert_eq!(list_blockers(&kit, &kit.runtime).await, expected[..1]);
     drop(other);
     tokio::time::advance(seconds(5)).await;
-    assert_eq!(told(&kit, &kit.runtime).await, [seen("0", "retries", Some(60)), seen("2", "no_worker", None)]);
+    assert_eq!(list_blockers(&kit, &kit.runtime).await, [seen("0", "retries", Some(60)), seen("2", "no_worker", None)]);
     kit.runtime.pause_run(&key("r"), paused()).await.unwrap();
-    assert_eq!(told(&kit, &kit.runtime).await, [], "the pause is the reason");
+    assert_eq!(list_blockers(&kit, &kit.runtime).await, [], "the pause is the reason");
 }

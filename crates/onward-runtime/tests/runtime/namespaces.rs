@@ -73,7 +73,7 @@ async fn a_worker_of_another_namespace_is_no_compatible_worker() {
     let theirs = join(&kit.runtime, "v", other());
     let head = kit.start("r").await;
     assert_eq!(kit.runtime.pending_reason(&head).await, Some(BlockReason::NoWorker));
-    let asked = kit.runtime.query_run(&key("r"), name("sum"), text("")).await;
-    assert!(matches!(asked, Err(RuntimeError::NoCompatibleWorker { .. })), "{asked:?}");
+    let answer = kit.runtime.query_run(&key("r"), name("sum"), text("")).await;
+    assert!(matches!(answer, Err(RuntimeError::NoCompatibleWorker { .. })), "{answer:?}");
     assert!(waits(theirs.next_questions()).await);
 }

@@ -59,9 +59,9 @@ async fn neither_the_requester_nor_the_caller_of_a_copy_decides_its_approval() {
     let worker = kit.worker("w");
     kit.runtime.start_run_for(start("r"), by("bob")).await.unwrap();
     let mut held = kit.next_held(&worker).await;
-    let Event::ApprovalRequested(mut asked) = approval(0, &[], None) else { unreachable!("an approval") };
-    asked.not_by_requester = true;
-    kit.commit(&mut held, vec![Event::ApprovalRequested(asked)]).await;
+    let Event::ApprovalRequested(mut request) = approval(0, &[], None) else { unreachable!("an approval") };
+    request.not_by_requester = true;
+    kit.commit(&mut held, vec![Event::ApprovalRequested(request)]).await;
     let decides = async |run: &str, by: &str| {
         let answer = kit.runtime.decide_approval(&call(run), decide("d1", Some(by))).await;
         answer.map(drop).map_err(|error| error.code())

@@ -7,7 +7,7 @@ use crate::faulty::When;
 use crate::kit::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_is_heard_keeps_its_runs() {
+async fn a_worker_with_heartbeats_keeps_its_runs() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let held = kit.start_held(&worker, "r").await;
@@ -77,7 +77,7 @@ async fn a_worker_the_store_has_forgotten_loses_its_runs_with_its_next_heartbeat
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_input_under_a_newer_claim_tells_the_old_holder() {
+async fn an_input_under_a_newer_claim_notifies_the_old_holder() {
     let kit = Harness::new();
     let zombie = kit.worker("zombie");
     kit.runtime.tick().await;

@@ -56,7 +56,7 @@ async fn pass(kit: &Harness, span: u64) {
 #[tokio::test(start_paused = true)]
 async fn an_internal_kind_stays_internal_until_it_is_removed() {
     let (kit, namespace) = (Harness::new(), Namespace::default());
-    let said = |is_internal, input: Option<Payload>| {
+    let mail_kind = |is_internal, input: Option<Payload>| {
         let (kind, namespace, output) = (name("mail"), Namespace::default(), None);
         vec![KindSchemas {
             namespace,
@@ -73,16 +73,16 @@ async fn an_internal_kind_stays_internal_until_it_is_removed() {
         let (key, kind, options) = (key("t"), name("mail"), TaskOptions::default());
         kit.runtime.start_task(StartTaskRequest { task: key, kind, input: Payload::null(), options, trace: None })
     };
-    kit.runtime.register_kinds(&namespace, said(true, None)).await.unwrap();
+    kit.runtime.register_kinds(&namespace, mail_kind(true, None)).await.unwrap();
     refused(start().await, "kind_internal");
     for schema in [None, Some(Payload::from_json_text("{}"))] {
-        kit.runtime.register_kinds(&namespace, said(false, schema)).await.unwrap();
+        kit.runtime.register_kinds(&namespace, mail_kind(false, schema)).await.unwrap();
         refused(start().await, "kind_internal");
         assert_eq!(kit.runtime.list_kinds(&namespace).await.unwrap(), []);
     }
     assert!(kit.runtime.forget_kind(&namespace, &name("mail")).await.unwrap());
     assert!(!kit.runtime.forget_kind(&namespace, &name("mail")).await.unwrap());
-    kit.runtime.register_kinds(&namespace, said(false, None)).await.unwrap();
+    kit.runtime.register_kinds(&namespace, mail_kind(false, None)).await.unwrap();
     start().await.unwrap();
 }
 
@@ -143,7 +143,7 @@ async fn a_completed_task_is_an_input_of_its_run_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queued_task_wakes_a_waiting_worker_and_an_idle_one_asks_once_per_fallback() {
+async fn a_queued_task_wakes_a_waiting_worker_and_an_idle_one_polls_once_per_fallback() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
@@ -273,15 +273,15 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
     let quarantined = TaskQuery { state: Some(TaskState::Quarantined), ..TaskQuery::default() };
     let listed = kit.runtime.store().list_tasks(quarantined).await.unwrap();
     let id = CallRef::from(listed[0].id.clone());
-    let mut told = kit.runtime.blocked_on(&key("r")).await.unwrap();
-    told.retain(|blocker| blocker.task.is_some());
+    let mut blockers = kit.runtime.blocked_on(&key("r")).await.unwrap();
+    blockers.retain(|blocker| blocker.task.is_some());
     assert_eq!(
-        (told.len(), CallRef::from(told[0].task.clone().unwrap()), told[0].why, told[0].lost_workers),
+        (blockers.len(), CallRef::from(blockers[0].task.clone().unwrap()), blockers[0].why, blockers[0].lost_workers),
         (1, id.clone(), BlockReason::Quarantined, 6)
     );
-    let (since, until) = (told[0].since.unwrap(), told[0].until);
+    let (since, until) = (blockers[0].since.unwrap(), blockers[0].until);
     assert_eq!((kit.runtime.clock().now().since(since), until), (seconds(10), None), "since its last worker was lost");
-    assert_eq!(told[0].hint().unwrap(), "find out why its workers vanish, then run `onward queue retry r~0~0`");
+    assert_eq!(blockers[0].hint().unwrap(), "find out why its workers vanish, then run `onward queue retry r~0~0`");
     let (task, retried) = tokio::join!(next_task(&worker), kit.runtime.retry_task(&id));
     retried.unwrap();
     assert_eq!((task.id, task.lost_workers), (listed[0].id.clone(), 0));
@@ -289,7 +289,7 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_is_told_when_its_task_is_given_up() {
+async fn a_worker_is_notified_when_its_task_is_given_up() {
     for how in ["canceled", "completed", "terminated"] {
         let (kit, worker, mut held) = scheduled(TaskOptions::default()).await;
         let task = next_task(&worker).await;
@@ -309,7 +309,7 @@ async fn a_worker_is_told_when_its_task_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_heard_nothing_learns_it_with_its_next_heartbeat() {
+async fn a_worker_without_a_notification_learns_it_with_its_next_heartbeat() {
     let (kit, worker, mut held) = scheduled(TaskOptions::default()).await;
     let task = next_task(&worker).await;
     kit.store.go_deaf();
@@ -367,7 +367,7 @@ async fn a_task_that_an_absent_worker_could_not_give_back_is_not_kept_alive() {
 
 /// R9: the run waits for its one task and has no code to query or to run.
 #[tokio::test(start_paused = true)]
-async fn a_standalone_task_is_neither_asked_nor_driven() {
+async fn a_standalone_task_is_neither_queried_nor_driven() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let start = StartTaskRequest {
@@ -378,8 +378,8 @@ async fn a_standalone_task_is_neither_asked_nor_driven() {
         trace: None,
     };
     kit.runtime.start_task(start).await.unwrap();
-    let asked = kit.runtime.query_run(&key("t"), name("stage"), Payload::null()).await;
-    assert_eq!(asked.unwrap_err().code(), "run_is_task");
+    let answer = kit.runtime.query_run(&key("t"), name("stage"), Payload::null()).await;
+    assert_eq!(answer.unwrap_err().code(), "run_is_task");
     let driven = worker.claim_run(key("t"), DriveInput::Nothing).await;
     assert_eq!(driven.unwrap_err().code(), "run_is_task");
 }

@@ -31,7 +31,7 @@ async fn a_timer_fires_once_and_never_early() {
 }
 
 #[tokio::test]
-async fn a_timer_whose_firing_was_not_heard_of_fires_no_second_time() {
+async fn a_timer_whose_firing_was_not_acknowledged_fires_no_second_time() {
     for when in [crate::faulty::When::Before, crate::faulty::When::After] {
         let kit = Harness::new();
         sleeping(&kit, seconds(10)).await;

@@ -55,7 +55,7 @@ async fn an_imported_run_never_answers_a_run_of_another_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_imported_run_answers_only_the_parent_that_asked_for_it() {
+async fn an_imported_run_answers_only_the_parent_that_started_it() {
     let kit = Harness::new();
     waiting_parent(&kit).await;
     // A closed one is imported and sends nothing; an open one would send its result when it ends.

@@ -25,8 +25,8 @@ async fn an_append_while_the_watch_is_made_is_a_change() {
     let kit = Harness::new();
     kit.start("r").await;
     let append = |memory: &onward_store::MemoryStore| {
-        let asked = onward_core::event::CancelRequested { reason: String::new() };
-        now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(asked))).unwrap();
+        let request = onward_core::event::CancelRequested { reason: String::new() };
+        now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(request))).unwrap();
     };
     kit.store.once("read_run", When::After, Happening::Do(Box::new(append)));
     let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
@@ -36,7 +36,7 @@ async fn an_append_while_the_watch_is_made_is_a_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_hears_nothing_looks_for_itself() {
+async fn a_watch_without_notifications_polls() {
     let kit = Harness::new();
     kit.start("r").await;
     let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
@@ -56,7 +56,7 @@ async fn waiting_for_very_long_costs_few_looks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_watch_of_a_deleted_run_says_so() {
+async fn the_watch_of_a_deleted_run_reports_it() {
     let kit = Harness::new();
     kit.closed("r").await;
     let mut watch = kit.runtime.watch_run(&key("r")).await.unwrap();
@@ -75,8 +75,8 @@ async fn the_end_is_never_missed() {
                 kit.store.go_deaf();
             }
             let end = |memory: &onward_store::MemoryStore| {
-                let asked = onward_core::event::TerminateRequested { reason: String::new(), reset_to: None };
-                now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(asked))).unwrap();
+                let request = onward_core::event::TerminateRequested { reason: String::new(), reset_to: None };
+                now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(request))).unwrap();
             };
             match moment {
                 0 => end(&kit.store.memory),
@@ -103,20 +103,20 @@ async fn the_end_of_a_run_is_the_end_of_its_last_generation() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
-    let story = async {
+    let changes = async {
         tokio::task::yield_now().await;
         kit.commit(&mut held, vec![continued()]).await;
         let mut next = kit.next_held(&worker).await;
         kit.complete(&mut next).await;
     };
     let run = key("r");
-    let (outcome, ()) = tokio::join!(kit.runtime.wait_for_outcome(&run), story);
+    let (outcome, ()) = tokio::join!(kit.runtime.wait_for_outcome(&run), changes);
     assert_eq!(outcome.unwrap(), Ok(text("out")));
     assert_eq!(kit.runtime.read_run(&key("r")).await.unwrap().head.generation, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heard_end_is_not_read_again() {
+async fn a_received_end_is_not_read_again() {
     let kit = Harness::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;

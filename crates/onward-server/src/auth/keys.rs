@@ -28,7 +28,7 @@ use onward_store::Clock;
 use onward_wire::ApiKey;
 
 use crate::auth::secret_file::{FileState, FollowedFile, SecretFileError};
-use crate::auth::{Ask, AuthFuture, AuthRefusal, Authenticate, Caller, Scope};
+use crate::auth::{AuthFuture, AuthRefusal, AuthRequest, Authenticate, Caller, Scope};
 use crate::trace::Trace;
 use used::Used;
 
@@ -66,7 +66,7 @@ impl Keys {
         matches!(&*self.keys.current(), FileState::Entries(keys) if keys.values().any(|key| key.is_usable(now)))
     }
 
-    fn check(&self, ask: Ask<'_>) -> Result<Caller, AuthRefusal> {
+    fn check(&self, request: AuthRequest<'_>) -> Result<Caller, AuthRefusal> {
         let found = self.keys.current();
         let keys = match &*found {
             FileState::Absent => return Ok(Caller::default()),
@@ -74,15 +74,15 @@ impl Keys {
             FileState::Entries(keys) => keys,
         };
         let now = self.clock.now();
-        let key = recognize(keys, ask.headers, now).ok_or(AuthRefusal::Unauthenticated)?;
+        let key = recognize(keys, request.headers, now).ok_or(AuthRefusal::Unauthenticated)?;
         // Requests that need `admin`, such as imports and deletion by a filter, are not checked by kind (BK1).
-        if !key.scopes.contains(&ask.scope) || (ask.scope == Scope::Admin && !key.bounds.is_none()) {
-            return Err(AuthRefusal::Scope { scope: ask.scope });
+        if !key.scopes.contains(&request.scope) || (request.scope == Scope::Admin && !key.bounds.is_none()) {
+            return Err(AuthRefusal::Scope { scope: request.scope });
         }
-        if !key.namespace.covers(ask.namespace) {
-            return Err(AuthRefusal::Namespace { namespace: ask.namespace.clone() });
+        if !key.namespace.covers(request.namespace) {
+            return Err(AuthRefusal::Namespace { namespace: request.namespace.clone() });
         }
-        if ask.server_wide && key.namespace != Reach::All {
+        if request.server_wide && key.namespace != Reach::All {
             return Err(AuthRefusal::ServerWide);
         }
         self.used.note(&self.file, &key.id, now);
@@ -110,8 +110,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl Authenticate for Keys {
-    fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
-        Box::pin(std::future::ready(self.check(ask)))
+    fn authenticate<'a>(&'a self, request: AuthRequest<'a>) -> AuthFuture<'a> {
+        Box::pin(std::future::ready(self.check(request)))
     }
 
     fn namespace(&self, headers: &HeaderMap) -> Namespace {

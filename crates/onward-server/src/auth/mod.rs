@@ -68,7 +68,7 @@ impl fmt::Display for Scope {
 
 /// Request that needs a decision.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct AuthRequest<'a> {
     pub scope: Scope,
     pub namespace: &'a Namespace,
     /// Concerns the whole server: a credential for some namespaces is not enough.
@@ -131,7 +131,7 @@ pub type AuthFuture<'a> = Pin<Box<dyn Future<Output = Result<Caller, AuthRefusal
 
 /// Decides whether a request is allowed: before its body is read, and every few seconds while it lasts. Must fail closed.
 pub trait Authenticate: Send + Sync {
-    fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a>;
+    fn authenticate<'a>(&'a self, request: AuthRequest<'a>) -> AuthFuture<'a>;
 
     /// Returns the namespace of a request that names none: that of a credential for one namespace, otherwise the default one.
     fn namespace(&self, _: &HeaderMap) -> Namespace {
@@ -149,7 +149,7 @@ pub trait Authenticate: Send + Sync {
 pub struct NoAuthentication;
 
 impl Authenticate for NoAuthentication {
-    fn authenticate<'a>(&'a self, _: Ask<'a>) -> AuthFuture<'a> {
+    fn authenticate<'a>(&'a self, _: AuthRequest<'a>) -> AuthFuture<'a> {
         Box::pin(std::future::ready(Ok(Caller::default())))
     }
 }
@@ -166,7 +166,7 @@ pub(crate) struct Pass {
 impl Pass {
     pub async fn check(&self, server: &Server) -> Result<Caller, AuthRefusal> {
         let Pass { scope, namespace, server_wide, headers } = self;
-        server.options().auth.authenticate(Ask { scope: *scope, namespace, server_wide: *server_wide, headers }).await
+        server.options().auth.authenticate(AuthRequest { scope: *scope, namespace, server_wide: *server_wide, headers }).await
     }
 
     /// Checks another scope for the same request: a part of a request needs the scope that it would need alone (S7).

@@ -97,8 +97,8 @@ pub(crate) async fn readiness(server: &Server) -> Result<Vec<String>, String> {
 }
 
 async fn check_store(server: &Server) -> Result<(), String> {
-    let ask = server.runtime().store().list_runs(RunQuery { limit: 1, ..RunQuery::default() });
-    match tokio::time::timeout(READY_TIMEOUT, ask).await {
+    let query = server.runtime().store().list_runs(RunQuery { limit: 1, ..RunQuery::default() });
+    match tokio::time::timeout(READY_TIMEOUT, query).await {
         Ok(answer) => answer.map(drop).map_err(|error| error.to_string()),
         Err(_) => Err("the store does not answer".to_owned()),
     }

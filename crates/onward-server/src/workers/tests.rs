@@ -132,7 +132,7 @@ fn commit(key: RunKey, epoch: Epoch) -> Commit {
 }
 
 #[tokio::test]
-async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_such_run() {
+async fn every_frame_about_a_run_of_another_namespace_finds_no_such_run() {
     let fixture = SessionFixture::new();
     let owning = fixture.greet("theirs", Vec::new());
     owning.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
@@ -141,7 +141,7 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
     assert_eq!(run, key("theirs"));
 
     let lying = fixture.greet("ours", Vec::new());
-    let mut heard = fixture.runtime.listen(&run);
+    let mut emitted = fixture.runtime.listen(&run);
     lying.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
     let report = RunPaused::because(PauseReason::Requested, "");
     let task = TaskId { run: run.clone(), generation: 0, call_id: CallId::root(0), incarnation: None };
@@ -156,13 +156,13 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
         lying.handle(frame);
         assert_eq!(problem_of(&lying, request).await, "run_not_found", "request {request}");
     }
-    assert!(heard.try_recv().is_err(), "nobody heard it");
+    assert!(emitted.try_recv().is_err(), "no listener received it");
     let head = fixture.store().read_run(run, None).await.expect("it can be read").expect("it is there");
     assert_eq!((head.epoch, head.next_index), (epoch, Index(1)), "nothing happened to it");
 }
 
 #[tokio::test]
-async fn a_worker_that_says_it_holds_a_run_of_another_namespace_is_told_that_it_does_not() {
+async fn a_worker_that_claims_to_hold_a_run_of_another_namespace_loses_it() {
     let fixture = SessionFixture::new();
     let owning = fixture.greet("theirs", Vec::new());
     owning.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
@@ -193,8 +193,8 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
         options: TaskOptions::default(),
     };
     let epoch = claimed.expect("it is new").head.epoch;
-    let asked = Commit { events: vec![scheduled.into()], ..commit(run.clone(), epoch) };
-    fixture.store().commit(asked).await.expect("a task is asked for");
+    let schedule = Commit { events: vec![scheduled.into()], ..commit(run.clone(), epoch) };
+    fixture.store().commit(schedule).await.expect("a task is scheduled");
     let claim = |by: WorkerId| ClaimTasks {
         worker: by,
         namespace: namespace("ours"),

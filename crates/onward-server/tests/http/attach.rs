@@ -31,7 +31,7 @@ async fn a_reader_gets_the_log_then_its_growth_then_the_end() {
 }
 
 #[tokio::test]
-async fn a_reader_begins_where_it_says_and_goes_on_where_it_was() {
+async fn a_reader_begins_at_its_offset_and_resumes_after_its_last_event() {
     let site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
     site.signal("a", "ping", json!(0)).await;
@@ -183,7 +183,7 @@ async fn a_client_that_never_reads_again_is_cut_off() {
 }
 
 #[tokio::test]
-async fn readers_are_told_when_the_server_stops() {
+async fn readers_are_notified_when_the_server_stops() {
     let mut site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
     let mut stream = Stream::open(site.address, "/v1/runs/a/events", "").await;

@@ -173,10 +173,10 @@ async fn a_worker_reads_no_log_of_a_kind_that_it_has_no_code_for() {
     frames["frames"][0]["hello"]["tasks"] = forged;
     locked.send(&bound, "POST", "/v1/workers/w/frames", &frames.to_string()).await.expect(200);
     let read = |id: &str| json!([{"read_log": {"request": 1, "run": {"namespace": "default", "id": id}}}]);
-    let said = reply_to(&locked, &bound, "w", read("r")).await;
-    assert_eq!(said["problem"]["code"], "run_not_found", "{said}");
-    let said = reply_to(&locked, &bound, "w", read("o")).await;
-    assert_eq!(said["log"]["records"][0]["events"][0]["type"], "run_started", "{said}");
+    let reply = reply_to(&locked, &bound, "w", read("r")).await;
+    assert_eq!(reply["problem"]["code"], "run_not_found", "{reply}");
+    let reply = reply_to(&locked, &bound, "w", read("o")).await;
+    assert_eq!(reply["log"]["records"][0]["events"][0]["type"], "run_started", "{reply}");
 }
 
 /// BK1: to reopen the key of a kind releases the tasks of all kinds that use it.

@@ -22,7 +22,7 @@ async fn until_depth(site: &Site, id: &str, depth: u64) -> Value {
     }
 }
 
-fn said(page: &Value) -> Vec<&str> {
+fn texts(page: &Value) -> Vec<&str> {
     page["entries"].as_array().unwrap().iter().map(|entry| entry["content"]["json"].as_str().unwrap()).collect()
 }
 
@@ -35,18 +35,18 @@ async fn a_conversation_is_read_backwards_page_by_page() {
         until_depth(&site, "c", 3 + 2 * number as u64).await;
     }
     let last = site.get("/v1/runs/c/entries?limit=3").await.expect(200);
-    assert_eq!(said(&last), ["you said: two", "three", "you said: three"]);
+    assert_eq!(texts(&last), ["you said: two", "three", "you said: three"]);
     assert_eq!((&last["run"], &last["leaf"]), (&json!("c"), &last["entries"][2]["id"]));
     let entry = &last["entries"][1];
     assert_eq!((&entry["role"], &entry["parent"]), (&json!("user"), &last["entries"][0]["id"]));
     assert_eq!((&entry["is_abandoned"], &entry["idempotency_key"]), (&json!(false), &Value::Null));
     let before = last["before"].as_str().unwrap();
     let rest = site.get(&format!("/v1/runs/c/entries?before={before}")).await.expect(200);
-    assert_eq!(said(&rest), ["be brief", "one", "you said: one", "two"]);
+    assert_eq!(texts(&rest), ["be brief", "one", "you said: one", "two"]);
     assert_eq!((&rest["before"], &rest["depth"], &rest["pending"]), (&Value::Null, &Value::Null, &json!([])));
     let leaf = rest["entries"][2]["id"].as_str().unwrap();
     let branch = site.get(&format!("/v1/runs/c/entries?leaf={leaf}&limit=2")).await.expect(200);
-    assert_eq!((said(&branch), &branch["leaf"]), (vec!["one", "you said: one"], &json!(leaf)));
+    assert_eq!((texts(&branch), &branch["leaf"]), (vec!["one", "you said: one"], &json!(leaf)));
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_conversation_goes_on_from_an_earlier_entry() {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {
         let page = site.get("/v1/runs/c/entries").await.expect(200);
-        if said(&page) == ["be brief", "one", "you said: one", "2"] {
+        if texts(&page) == ["be brief", "one", "you said: one", "2"] {
             break;
         }
         assert!(tokio::time::Instant::now() < deadline, "{page}");
@@ -155,7 +155,7 @@ async fn a_conversation_goes_on_from_an_earlier_entry() {
     assert_eq!((&again["repeated"], &again["index"]), (&json!(true), &first["index"]));
     let leaf = before["leaf"].as_str().unwrap();
     let left = site.get(&format!("/v1/runs/c/entries?leaf={leaf}")).await.expect(200);
-    assert_eq!(said(&left), said(&before));
+    assert_eq!(texts(&left), texts(&before));
     let other = json!({"from": before["entries"][2]["id"], "idempotency_key": "b"});
     site.post_json(path, other).await.problem(409, "id_taken");
     site.post_json(path, json!({})).await.problem(409, "no_checkpoint");
@@ -203,7 +203,7 @@ async fn what_is_no_entry_and_no_message_is_refused_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn grpc_appends_and_says_the_same() {
+async fn grpc_appends_and_returns_the_same() {
     let site = Site::open().await;
     site.start("chat", "c", json!("be brief")).await;
     let client = onward::connect_client(&format!("http://{}", site.address), &Default::default(), None).unwrap();

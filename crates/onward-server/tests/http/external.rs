@@ -55,7 +55,7 @@ async fn a_repeated_append_gets_its_first_answer() {
 }
 
 #[tokio::test]
-async fn a_state_is_kept_as_it_was_said_and_shown_in_lists() {
+async fn a_state_is_stored_unchanged_and_shown_in_lists() {
     let site = Site::open().await;
     site.put_json("/v1/external/x", state("running")).await.expect(201);
     site.put_json("/v1/external/x", state("waiting")).await.expect(200);
@@ -109,7 +109,7 @@ async fn a_long_log_is_read_in_pages_from_any_index() {
 }
 
 #[tokio::test]
-async fn a_reader_attaches_at_any_index_and_hears_what_follows_the_end() {
+async fn a_reader_attaches_at_any_index_and_receives_what_follows_the_end() {
     let site = Site::open().await;
     site.post_json("/v1/external/x/events", append(0, json!([{"n": 0}, {"n": 1}]))).await.expect(201);
     let mut stream = Stream::open(site.address, "/v1/external/x/events?from=1", "").await;
@@ -125,7 +125,7 @@ async fn a_reader_attaches_at_any_index_and_hears_what_follows_the_end() {
 }
 
 #[tokio::test]
-async fn a_reader_of_the_runs_own_log_goes_when_its_engine_says_that_it_is_over() {
+async fn a_reader_of_the_runs_own_log_ends_when_its_engine_reports_the_end() {
     let site = Site::open().await;
     site.post_json("/v1/external/x/events", append(0, json!([{"n": 0}]))).await.expect(201);
     let mut stream = Stream::open(site.address, "/v1/runs/x/events", "").await;
@@ -187,7 +187,7 @@ async fn an_external_run_is_deleted_open_or_closed() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_told_and_writes_nothing() {
+async fn an_invalid_request_is_refused_and_writes_nothing() {
     let site = Site::open().await;
     let before = site.records();
     let refused = async |body: Value, why: &str| {

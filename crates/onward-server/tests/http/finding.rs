@@ -75,7 +75,7 @@ async fn many_runs_are_counted_and_then_ended_batch_by_batch() {
 }
 
 #[tokio::test]
-async fn a_bulk_says_what_it_does_not_take() {
+async fn a_bulk_refuses_what_it_does_not_take() {
     let site = Site::open().await;
     start(&site, "a", Some("v0"), json!({})).await;
     site.post_json("/v1/bulk", json!({"verb": "cancel"})).await.problem(400, "filter_empty");
@@ -138,7 +138,7 @@ async fn a_run_is_exported_and_comes_into_another_server_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_page_of_an_export_ends_by_its_bytes_and_says_where_the_next_begins() {
+async fn a_page_of_an_export_ends_by_its_bytes_and_names_the_start_of_the_next() {
     let site = Site::open().await;
     let input = "x".repeat(90_000);
     for number in 0..100 {
@@ -184,7 +184,7 @@ async fn a_list_and_a_bulk_filter_call_the_status_by_the_same_name() {
 
 /// A run that is pinned to a version without a worker reports it.
 #[tokio::test]
-async fn a_pending_run_says_why_it_is_pending() {
+async fn a_pending_run_shows_why_it_is_pending() {
     let site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
     assert_eq!(site.show("a").await["blocked_on"], json!([]));

@@ -69,8 +69,8 @@ async fn every_answer_has_the_same_guards() {
 async fn pages_of_allowed_origins_may_call_the_server() {
     let cors = Cors::parse("https://app.example").unwrap();
     let site = Site::with(Options { cors, limits: limits(), ..Options::default() }).await;
-    let asks = |origin: &str| format!("Origin: {origin}\r\nAccess-Control-Request-Method: POST\r\n");
-    let preflight = site.send("OPTIONS", "/v1/runs", &asks("https://app.example"), "").await;
+    let preflight_headers = |origin: &str| format!("Origin: {origin}\r\nAccess-Control-Request-Method: POST\r\n");
+    let preflight = site.send("OPTIONS", "/v1/runs", &preflight_headers("https://app.example"), "").await;
     assert_eq!(preflight.status, 204, "{}", preflight.body);
     assert_eq!(preflight.header("access-control-allow-origin"), Some("https://app.example"));
     assert_eq!(preflight.header("access-control-allow-methods"), Some("GET, POST, PUT, DELETE"));
@@ -84,12 +84,12 @@ async fn pages_of_allowed_origins_may_call_the_server() {
     assert!(started.header("access-control-expose-headers").unwrap().contains("location"));
     assert_eq!(started.header("vary"), Some("origin"));
     for origin in ["https://evil.example", "http://app.example", "https://app.example:8443", "null"] {
-        site.send("OPTIONS", "/v1/runs", &asks(origin), "").await.problem(403, "origin_refused");
+        site.send("OPTIONS", "/v1/runs", &preflight_headers(origin), "").await.problem(403, "origin_refused");
         let read = site.send("GET", "/v1/runs", &format!("Origin: {origin}\r\n"), "").await;
         assert_eq!((read.header("access-control-allow-origin"), read.header("vary")), (None, Some("origin")), "{origin}");
     }
     let off = Site::open().await;
-    off.send("OPTIONS", "/v1/runs", &asks("https://app.example"), "").await.problem(403, "origin_refused");
+    off.send("OPTIONS", "/v1/runs", &preflight_headers("https://app.example"), "").await.problem(403, "origin_refused");
     assert_eq!(off.send("GET", "/v1/runs", "", "").await.header("vary"), None);
 }
 

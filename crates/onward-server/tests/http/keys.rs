@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use onward::Onward;
 use onward::prelude::*;
 use onward_core::{Name, Namespace, Timestamp};
-use onward_server::auth::Ask;
+use onward_server::auth::AuthRequest;
 use onward_server::keys::{CreatedKey, KeyFile, NewKey, Reach};
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::{Authenticate, Bounds, Keys, METHODS, Options, ROUTES, Scope};
@@ -23,7 +23,7 @@ use crate::site::{DEADLINE, Site, limits};
 pub struct Locked {
     pub site: Site,
     pub file: KeyFile,
-    pub said: CapturedLog,
+    pub log: CapturedLog,
     _directory: tempfile::TempDir,
 }
 
@@ -82,11 +82,11 @@ impl Locked {
         let directory = tempfile::tempdir().unwrap();
         let file = KeyFile::at(directory.path().join("keys.json"));
         let root = make(&file, "root", "*", &Scope::ALL).key;
-        let said = CapturedLog::default();
-        let trace = Trace::to(Format::Json, Level::Debug, Box::new(said.clone()));
+        let log = CapturedLog::default();
+        let trace = Trace::to(Format::Json, Level::Debug, Box::new(log.clone()));
         let keys = Keys::open(file.path(), Arc::new(SystemClock), trace.clone()).unwrap();
         let site = Site::with(Options { auth: Arc::new(keys), trace, ..options }).await;
-        (Locked { site, file, said, _directory: directory }, root)
+        (Locked { site, file, log, _directory: directory }, root)
     }
 
     pub fn make(&self, name: &str, namespace: &str, scopes: &[Scope]) -> ApiKey {
@@ -302,7 +302,7 @@ async fn a_wrong_secret_takes_no_longer_than_an_unknown_key() {
     let keys: Vec<CreatedKey> = (0..100).map(|_| make(&file, "one", "*", &Scope::ALL)).collect();
     let revoked = &keys[50].key;
     file.revoke(revoked.id(), now()).unwrap();
-    let asked = Keys::open(file.path(), Arc::new(SystemClock), Trace::silent()).unwrap();
+    let authenticator = Keys::open(file.path(), Arc::new(SystemClock), Trace::silent()).unwrap();
     let known = keys[0].key.reveal();
     let unknown = ApiKey::new([1; 8], [2; 32]);
     let first_wrong = rechecked(&known.replace(keys[0].key.secret(), unknown.secret()));
@@ -314,9 +314,10 @@ async fn a_wrong_secret_takes_no_longer_than_an_unknown_key() {
         for (text, times) in texts.iter().zip(&mut times) {
             let mut headers = axum::http::HeaderMap::new();
             headers.insert("authorization", format!("Bearer {text}").parse().unwrap());
-            let ask = Ask { scope: Scope::Read, namespace: &Namespace::default(), server_wide: false, headers: &headers };
+            let request =
+                AuthRequest { scope: Scope::Read, namespace: &Namespace::default(), server_wide: false, headers: &headers };
             let begun = Instant::now();
-            let answer = asked.authenticate(ask).await;
+            let answer = authenticator.authenticate(request).await;
             times.push(begun.elapsed());
             assert!(answer.is_err());
         }
@@ -354,18 +355,18 @@ async fn the_same_ids_in_two_namespaces_are_two_worlds() {
     // For a foreign key, everything with an id is not found, whether it exists or not; everything else is not allowed.
     for route in ROUTES.iter().filter(|route| route.scope.is_some() && route.path.starts_with("/v1/")) {
         let method = route.method.to_string();
-        let ask = async |key: &ApiKey, id: &str| {
+        let request_as = async |key: &ApiKey, id: &str| {
             let id = if route.path.starts_with("/v1/runs") { id.to_owned() } else { format!("{id}~0~0") };
             let reply = locked.send_in("a", key, &method, &route.path.replace("{id}", &id), "").await;
             (reply.status, reply.body.replace("nothing", "only-a"))
         };
-        let (there, not_there) = (ask(&bob, "only-a").await, ask(&bob, "nothing").await);
+        let (there, not_there) = (request_as(&bob, "only-a").await, request_as(&bob, "nothing").await);
         assert_eq!(there, not_there, "{method} {}", route.path);
         // The id of a worker contains nothing of the namespace.
         let has_id = route.path.contains("{id}") && !route.path.starts_with("/v1/workers/");
         assert_eq!(there.0, if has_id { 404 } else { 403 }, "{method} {}: {}", route.path, there.1);
         if method == "GET" && route.path.contains("{id}") {
-            assert_eq!(there, ask(&ada, "nothing").await, "a foreign run looks like a missing one");
+            assert_eq!(there, request_as(&ada, "nothing").await, "a foreign run looks like a missing one");
         }
     }
     // Over gRPC the header names the namespace, which is refused.
@@ -460,8 +461,8 @@ async fn a_broken_key_file_refuses_all_requests() {
         locked.until(&root, 200).await;
         assert_eq!(locked.site.get("/readyz").await.status, 200);
     }
-    let said = locked.said.once("all requests that need it are refused", 3).await;
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("all requests that need it are refused")).collect();
+    let log = locked.log.once("all requests that need it are refused", 3).await;
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("all requests that need it are refused")).collect();
     assert_eq!(lines.len(), 3, "once per reason: {lines:?}");
 }
 
@@ -512,8 +513,8 @@ async fn a_secret_is_written_nowhere() {
     }
     let used = locked.file.last_used()[root.id()];
     assert_eq!(used.0 % 60_000, 0);
-    let said = locked.said.once(r#""by":"root""#, 1).await;
-    let mut texts = vec![said, metrics];
+    let log = locked.log.once(r#""by":"root""#, 1).await;
+    let mut texts = vec![log, metrics];
     for entry in std::fs::read_dir(locked.file.path().parent().unwrap()).unwrap() {
         texts.push(String::from_utf8_lossy(&std::fs::read(entry.unwrap().path()).unwrap()).into_owned());
     }
@@ -535,14 +536,14 @@ async fn a_start_with_a_signal_wants_both_scopes() {
     locked.send(&starts, "POST", "/v1/runs", &plain.to_string()).await.expect(201);
     locked.send(&starts, "POST", "/v1/runs", &bringing.to_string()).await.problem(403, "not_allowed");
     let client = Onward::connect(locked.url()).key(starts.reveal()).start().await.unwrap();
-    let told = client.start::<String, _>("order", "tea").id("a").signal("payment", &1).await.map(drop).unwrap_err();
-    assert_eq!(told.code(), "not_allowed");
+    let error = client.start::<String, _>("order", "tea").id("a").signal("payment", &1).await.map(drop).unwrap_err();
+    assert_eq!(error.code(), "not_allowed");
     assert_eq!(locked.send(&both, "POST", "/v1/runs", &bringing.to_string()).await.expect(200)["signal"]["repeated"], false);
 }
 
 /// S8: the name of the key is recorded as the decider.
 #[tokio::test]
-async fn the_key_says_who_decides() {
+async fn the_decider_is_the_name_of_the_key() {
     let (locked, root) = Locked::open().await;
     let eve = locked.make("eve", "default", &[Scope::Approve]);
     let ada = locked.make("ada", "default", &[Scope::Approve]);
@@ -580,8 +581,8 @@ async fn a_worker_needs_a_key_to_work() {
     let refused = connect(&reading).await.err().unwrap();
     assert_eq!(refused.code(), "not_allowed", "{refused}");
     // A client without code needs no key with the scope `work`.
-    let ask = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).start();
-    let reader = ask(&reading).await.unwrap();
+    let connect_client = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).start();
+    let reader = connect_client(&reading).await.unwrap();
     let run = reader.start::<String, _>("hello", &()).id("h").await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(run.view().await.unwrap().head.status.as_str(), "pending", "there is no worker");
@@ -598,7 +599,7 @@ async fn a_worker_needs_a_key_to_work() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(run.view().await.unwrap().head.status.as_str(), "pending");
     locked.send(&root, "GET", "/v1/runs/h2", "").await.expect(200);
-    let stranger = ask(&ApiKey::new([1; 8], [2; 32])).await.unwrap();
+    let stranger = connect_client(&ApiKey::new([1; 8], [2; 32])).await.unwrap();
     let refused = stranger.run::<String>("h").unwrap().view().await.unwrap_err();
     assert_eq!(refused.code(), "unauthenticated", "{refused}");
     let mistyped = Onward::connect(locked.url()).key(root.reveal().replace("onw_", "onw_x")).start().await.err().unwrap();
@@ -655,7 +656,7 @@ async fn the_log_has_the_id_of_a_run_that_was_started() {
     locked.send(&root, "POST", "/v1/runs", &json!({"kind": "far", "id": "a b/c+d%"}).to_string()).await.expect(201);
     let made = locked.send(&root, "POST", "/v1/runs", &json!({"kind": "far"}).to_string()).await.expect(201);
     for id in ["a b/c+d%", made["id"].as_str().unwrap()] {
-        locked.said.once(&format!(r#""id":"{id}""#), 1).await;
+        locked.log.once(&format!(r#""id":"{id}""#), 1).await;
     }
 }
 

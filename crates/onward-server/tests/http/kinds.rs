@@ -58,7 +58,7 @@ fn paths(problem: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn an_input_that_does_not_fit_begins_nothing_and_every_violation_is_told() {
+async fn an_invalid_input_begins_nothing_and_every_violation_is_reported() {
     let site = Site::open().await;
     let onward = worker(&site).await;
     let before = site.records();

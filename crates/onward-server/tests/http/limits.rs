@@ -29,9 +29,9 @@ async fn a_body_has_a_largest_size() {
     };
     raw(site.address, chunked(BODY_BYTES_MAX).as_bytes()).await.expect(200);
     raw(site.address, chunked(BODY_BYTES_MAX + 1).as_bytes()).await.problem(413, "body_too_large");
-    let asked = format!("{head}Content-Length: 10000000000\r\nExpect: 100-continue\r\n\r\n");
+    let request = format!("{head}Content-Length: 10000000000\r\nExpect: 100-continue\r\n\r\n");
     // With `Expect: 100-continue` the response comes at once: after the body timeout it would be too slow.
-    raw(site.address, asked.as_bytes()).await.problem(413, "body_too_large");
+    raw(site.address, request.as_bytes()).await.problem(413, "body_too_large");
 }
 
 #[tokio::test]
@@ -78,9 +78,9 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Waits until the server has closed the connection; returns what it sent.
 async fn closed(stream: &mut TcpStream) -> String {
-    let mut said = Vec::new();
-    drop(tokio::time::timeout(DEADLINE, stream.read_to_end(&mut said)).await.expect("the connection is closed"));
-    String::from_utf8_lossy(&said).into_owned()
+    let mut response = Vec::new();
+    drop(tokio::time::timeout(DEADLINE, stream.read_to_end(&mut response)).await.expect("the connection is closed"));
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 #[tokio::test]
@@ -96,8 +96,8 @@ async fn a_slow_client_is_not_waited_for() {
     for beginning in ["", "PRI * HT", "GET /healthz HTTP/1.1\r\nHost: local"] {
         let mut stream = TcpStream::connect(site.address).await.unwrap();
         stream.write_all(beginning.as_bytes()).await.unwrap();
-        let said = closed(&mut stream).await;
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 408"), "{beginning:?}: {said}");
+        let response = closed(&mut stream).await;
+        assert!(response.is_empty() || response.starts_with("HTTP/1.1 408"), "{beginning:?}: {response}");
     }
     let mut drip = TcpStream::connect(site.address).await.unwrap();
     for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: xxxxxxxxxxxxxxxxxxxxxxx" {
@@ -111,8 +111,8 @@ async fn a_slow_client_is_not_waited_for() {
     let head =
         "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{\"kind\"";
     body.write_all(head.as_bytes()).await.unwrap();
-    let said = closed(&mut body).await;
-    assert!(said.starts_with("HTTP/1.1 408") && said.contains("body_too_slow"), "{said}");
+    let response = closed(&mut body).await;
+    assert!(response.starts_with("HTTP/1.1 408") && response.contains("body_too_slow"), "{response}");
     let mut idle = TcpStream::connect(site.address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     assert!(closed(&mut idle).await.starts_with("HTTP/1.1 200"));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use onward_server::auth::{Ask, AuthFuture};
+use onward_server::auth::{AuthFuture, AuthRequest};
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::{AuthRefusal, Authenticate, Caller, Options, ROUTES, Scope};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::client::raw;
 use crate::site::{DEADLINE, Site, limits};
 
 #[tokio::test]
-async fn a_server_says_that_it_lives_and_is_ready() {
+async fn a_server_reports_that_it_lives_and_is_ready() {
     let site = Site::open().await;
     assert_eq!(site.get("/healthz").await.body, "ok\n");
     assert_eq!(site.get("/readyz").await.body, "ready\n");
@@ -183,11 +183,11 @@ fn fields(document: &Value, schema: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_said_has_the_fields_that_are_documented() {
+async fn responses_have_the_documented_fields() {
     let site = Site::open().await;
     let document = site.get("/openapi.json").await.expect(200);
-    let check = |schema: &str, said: &Value| {
-        let mut found: Vec<String> = said.as_object().unwrap_or_else(|| panic!("{schema}: {said}")).keys().cloned().collect();
+    let check = |schema: &str, value: &Value| {
+        let mut found: Vec<String> = value.as_object().unwrap_or_else(|| panic!("{schema}: {value}")).keys().cloned().collect();
         found.sort();
         let mut documented = fields(&document, &document["components"]["schemas"][schema]);
         // A complete list does not have this field.
@@ -236,10 +236,10 @@ async fn what_is_said_has_the_fields_that_are_documented() {
 struct ByHeader;
 
 impl Authenticate for ByHeader {
-    fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
-        let scopes = ask.headers.get("x-scopes").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let allowed = scopes.split(' ').any(|scope| scope == ask.scope.to_string());
-        let refused = || AuthRefusal::Scope { scope: ask.scope };
+    fn authenticate<'a>(&'a self, request: AuthRequest<'a>) -> AuthFuture<'a> {
+        let scopes = request.headers.get("x-scopes").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let allowed = scopes.split(' ').any(|scope| scope == request.scope.to_string());
+        let refused = || AuthRefusal::Scope { scope: request.scope };
         let name = Some("ada".to_owned());
         Box::pin(std::future::ready(allowed.then_some(Caller { name, ..Caller::default() }).ok_or_else(refused)))
     }
@@ -247,7 +247,7 @@ impl Authenticate for ByHeader {
 
 /// S7: every route checks its scope first.
 #[tokio::test]
-async fn every_route_asks_for_its_scope() {
+async fn every_route_requires_its_scope() {
     let options = Options { auth: Arc::new(ByHeader), limits: limits(), ..Options::default() };
     let site = Site::with(options).await;
     for route in ROUTES {

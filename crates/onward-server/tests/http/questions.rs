@@ -38,7 +38,7 @@ async fn an_approval_is_listed_and_decided_once() {
 }
 
 #[tokio::test]
-async fn what_is_no_open_question_is_told_apart() {
+async fn an_invalid_decision_is_refused_with_its_own_code() {
     let site = Site::open().await;
     site.start("order", "a", json!("x")).await;
     let body = json!({"approved": true, "decision_id": "d"});

@@ -31,18 +31,18 @@ async fn channel(site: &Site) -> Channel {
 }
 
 /// Sends several reflection requests on one stream.
-async fn ask(channel: Channel, questions: Vec<MessageRequest>) -> Vec<MessageResponse> {
+async fn reflect(channel: Channel, questions: Vec<MessageRequest>) -> Vec<MessageResponse> {
     let requests: Vec<ServerReflectionRequest> = questions
         .into_iter()
         .map(|question| ServerReflectionRequest { host: String::new(), message_request: Some(question) })
         .collect();
     let mut client = ServerReflectionClient::new(channel);
     let mut answers = client.server_reflection_info(tokio_stream::iter(requests)).await.unwrap().into_inner();
-    let mut told = Vec::new();
+    let mut responses = Vec::new();
     while let Some(ServerReflectionResponse { message_response, .. }) = answers.message().await.unwrap() {
-        told.push(message_response.unwrap());
+        responses.push(message_response.unwrap());
     }
-    told
+    responses
 }
 
 /// Codec for messages of a method that is known only by its descriptor.
@@ -83,8 +83,8 @@ impl Decoder for Dynamic {
 
 /// Finds a method through reflection only.
 async fn find(channel: Channel, service: &str, method: &str) -> MethodDescriptor {
-    let told = ask(channel, vec![MessageRequest::FileContainingSymbol(service.to_owned())]).await;
-    let [MessageResponse::FileDescriptorResponse(files)] = &told[..] else { panic!("{told:?}") };
+    let responses = reflect(channel, vec![MessageRequest::FileContainingSymbol(service.to_owned())]).await;
+    let [MessageResponse::FileDescriptorResponse(files)] = &responses[..] else { panic!("{responses:?}") };
     let mut pool = DescriptorPool::new();
     for file in &files.file_descriptor_proto {
         pool.decode_file_descriptor_proto(&file[..]).unwrap();
@@ -94,12 +94,12 @@ async fn find(channel: Channel, service: &str, method: &str) -> MethodDescriptor
 }
 
 #[tokio::test]
-async fn what_reflection_tells_is_enough_to_list_runs() {
+async fn reflection_is_enough_to_list_runs() {
     let site = Site::open().await;
     site.start("order", "a", json!("x")).await;
     let channel = channel(&site).await;
-    let told = ask(channel.clone(), vec![MessageRequest::ListServices(String::new())]).await;
-    let [MessageResponse::ListServicesResponse(list)] = &told[..] else { panic!("{told:?}") };
+    let responses = reflect(channel.clone(), vec![MessageRequest::ListServices(String::new())]).await;
+    let [MessageResponse::ListServicesResponse(list)] = &responses[..] else { panic!("{responses:?}") };
     let services: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
     for service in ["onward.v1.Runs", "onward.v1.Workers", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"] {
         assert!(services.contains(&service), "{service} is not in {services:?}");
@@ -112,8 +112,8 @@ async fn what_reflection_tells_is_enough_to_list_runs() {
     let mut grpc = Grpc::new(channel);
     grpc.ready().await.unwrap();
     let reply = grpc.unary(tonic::Request::new(request), path.parse().unwrap(), Dynamic(method)).await.unwrap().into_inner();
-    let said = format!("{:?}", reply.get_field_by_name("runs").unwrap());
-    assert!(said.contains("\"order\"") && said.contains("\"a\""), "{said}");
+    let text = format!("{:?}", reply.get_field_by_name("runs").unwrap());
+    assert!(text.contains("\"order\"") && text.contains("\"a\""), "{text}");
 }
 
 /// Reflection lists exactly the methods of the table.
@@ -147,7 +147,7 @@ async fn check(channel: Channel, service: &str) -> Result<ServingStatus, Code> {
 }
 
 #[tokio::test]
-async fn health_is_told_of_the_server_and_of_its_services() {
+async fn health_is_reported_for_the_server_and_for_its_services() {
     let site = Site::open().await;
     let channel = channel(&site).await;
     for service in ["", "onward.v1.Runs", "onward.v1.Workers"] {
@@ -179,8 +179,8 @@ async fn health_follows_readiness() {
     let channel = channel(&site).await;
     let mut watched = HealthClient::new(channel.clone()).watch(HealthCheckRequest::default()).await.unwrap().into_inner();
     let mut next = async || {
-        let told = tokio::time::timeout(DEADLINE, watched.message()).await;
-        told.expect("a change is sent").unwrap().expect("the stream goes on").status()
+        let change = tokio::time::timeout(DEADLINE, watched.message()).await;
+        change.expect("a change is sent").unwrap().expect("the stream goes on").status()
     };
     assert_eq!(next().await, ServingStatus::Serving, "health needs no key");
     let (there, away) = (directory.path().join("keys.json"), directory.path().join("away.json"));
@@ -189,8 +189,8 @@ async fn health_follows_readiness() {
     assert_eq!(check(channel.clone(), "").await, Ok(ServingStatus::NotServing));
     std::fs::rename(&away, &there).unwrap();
     assert_eq!(next().await, ServingStatus::Serving);
-    let (stopped, told) = tokio::join!(site.stop(), next());
-    assert_eq!((stopped, told), ((), ServingStatus::NotServing));
+    let (stopped, status) = tokio::join!(site.stop(), next());
+    assert_eq!((stopped, status), ((), ServingStatus::NotServing));
 }
 
 /// S25: the number of streams without a key is limited, and `Check` reports it.

@@ -6,7 +6,7 @@ use crate::client::raw;
 use crate::site::Site;
 
 #[tokio::test]
-async fn a_wrong_path_method_or_type_is_told() {
+async fn a_wrong_path_method_or_type_is_reported() {
     let site = Site::open().await;
     for path in ["/v1", "/v1/run", "/v1/runs/", "/v1/runs/a/b", "/v2/runs", "//", "/v1/runs/a/events/"] {
         site.get(path).await.problem(404, "route_not_found");
@@ -35,7 +35,7 @@ async fn a_wrong_path_method_or_type_is_told() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_fit_is_told_where_and_writes_nothing() {
+async fn an_invalid_body_is_reported_with_its_place_and_writes_nothing() {
     let site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
     let before = site.records();

@@ -82,7 +82,7 @@ async fn a_reader_follows_a_run_through_its_retry() {
     assert_eq!(last["event"]["type"], "run_failed");
     let header = format!("Last-Event-ID: 0:{}\r\n", last["index"]);
     let mut stream = Stream::open(site.address, "/v1/runs/a/events?until=pause", &header).await;
-    let told = stream.rest().await;
-    let names: Vec<String> = told.iter().map(|frame| frame.name()).collect();
+    let frames = stream.rest().await;
+    let names: Vec<String> = frames.iter().map(|frame| frame.name()).collect();
     assert_eq!((names[0].as_str(), names[names.len() - 1].as_str()), ("retry_requested", "pause"), "{names:?}");
 }

@@ -175,7 +175,7 @@ pub async fn result(locked: &Locked, key: &ApiKey, id: &str) -> Value {
 }
 
 /// Checks a paused copy that needs its approval again: `operate` alone cannot resume it, an approver can.
-async fn asks_again(locked: &Locked, root: &ApiKey, operate: &ApiKey, approver: &ApiKey, id: &str) {
+async fn check_approval_is_needed_again(locked: &Locked, root: &ApiKey, operate: &ApiKey, approver: &ApiKey, id: &str) {
     let view = until_status(locked, root, id, "paused").await;
     assert_eq!(view["pause"]["reason"], "approval_needed", "{view}");
     locked.send(operate, "POST", &format!("/v1/runs/{id}/resume"), "").await.problem(409, "approval_needed");
@@ -200,7 +200,7 @@ async fn a_copy_of_an_approved_call_runs_only_when_it_is_approved_again() {
     for (times, (verb, at)) in [("fork", "from"), ("reset", "to")].into_iter().enumerate() {
         let body = json!({at: scheduled, "id": format!("p-{verb}")}).to_string();
         locked.send(&operate, "POST", &format!("/v1/runs/p/{verb}"), &body).await.expect(201);
-        asks_again(&locked, &root, &operate, &approver, &format!("p-{verb}")).await;
+        check_approval_is_needed_again(&locked, &root, &operate, &approver, &format!("p-{verb}")).await;
         assert_eq!(result(&locked, &root, &format!("p-{verb}")).await["output"]["json"], times + 2);
     }
     // Three calls were approved, and three were made.
@@ -224,7 +224,7 @@ async fn a_retry_of_an_approved_call_runs_only_when_it_is_approved_again() {
     let click = json!({"approved": true, "decision_id": "old-click"}).to_string();
     let old = locked.send(&approver, "POST", "/v1/approvals/p~0~0", &click).await;
     assert!([404, 409].contains(&old.status), "{}", old.body);
-    asks_again(&locked, &root, &operate, &approver, "p").await;
+    check_approval_is_needed_again(&locked, &root, &operate, &approver, "p").await;
     assert_eq!(result(&locked, &root, "p").await["output"]["json"], 2);
     assert_eq!(paid.load(Ordering::SeqCst), 2);
     onward.shutdown().await;
@@ -397,7 +397,7 @@ async fn an_import_brings_neither_decisions_nor_calls_of_tools() {
     let taken = import(open("forged", "pay")).await;
     assert_eq!(taken["created"], json!(["forged"]), "{taken}");
     assert_eq!(import(open("forged", "pay")).await["unchanged"], json!(["forged"]), "the same again is the same");
-    asks_again(&locked, &root, &operate, &approver, "forged").await;
+    check_approval_is_needed_again(&locked, &root, &operate, &approver, "forged").await;
     assert_eq!(result(&locked, &root, "forged").await["output"]["json"], 2);
     import(open("tooled", "tool.support.pay")).await;
     let events = locked.send(&root, "GET", "/v1/runs/tooled/events", "").await.body;
@@ -417,8 +417,8 @@ async fn a_decision_that_came_too_late_is_traced_with_its_id_and_its_decider() {
     approve(&locked, &ada, &root, "p").await.expect(200);
     let late = json!({"approved": false, "decision_id": "late-1", "decided_by": "ada"}).to_string();
     locked.send(&bob, "POST", "/v1/approvals/p~0~0", &late).await.problem(409, "signal_lost");
-    let said = locked.said.once("a decision came too late", 1).await;
-    let line = said.lines().find(|line| line.contains("a decision came too late")).unwrap();
+    let log = locked.log.once("a decision came too late", 1).await;
+    let line = log.lines().find(|line| line.contains("a decision came too late")).unwrap();
     let line: Value = serde_json::from_str(line).unwrap();
     assert_eq!(
         (&line["decision_id"], &line["decided_by"], &line["approval"]),
@@ -452,8 +452,8 @@ async fn what_a_callee_said_is_shown_to_operators_alone() {
             assert!(reply.status == 200 && !reply.body.contains("canary"), "{path}: {}", reply.body);
         }
     }
-    let told = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).start();
-    let (reader, operator) = (told(&read).await.unwrap(), told(&operate).await.unwrap());
+    let connect = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).start();
+    let (reader, operator) = (connect(&read).await.unwrap(), connect(&operate).await.unwrap());
     for client in [&reader, &operator] {
         let error = client.run::<()>("r").unwrap().result().await.unwrap_err();
         assert_eq!(error.failure().unwrap().diagnosis, None, "gRPC");

@@ -214,7 +214,7 @@ async fn a_log_is_read_in_pages_across_generations() {
 }
 
 #[tokio::test]
-async fn a_page_of_an_open_log_says_where_to_read_on() {
+async fn a_page_of_an_open_log_names_where_to_read_on() {
     let site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
     let page = site.get("/v1/runs/a/events?from=1").await.expect(200);

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::client::{Frame, Stream};
 use crate::site::{Site, limits};
 
-async fn tell(ctx: Ctx, frames: u32) -> Result<u32> {
-    ctx.task("tell", &frames).await
+async fn emit_pages(ctx: Ctx, frames: u32) -> Result<u32> {
+    ctx.task("pages", &frames).await
 }
 
 /// Emits many frames, slowly enough for readers.
-async fn telling(ctx: TaskCtx, frames: u32) -> Result<u32> {
+async fn emit_pages_slowly(ctx: TaskCtx, frames: u32) -> Result<u32> {
     for n in 0..frames {
         ctx.stream(&json!({"type": "page", "n": n, "text": "x".repeat(40_000), "task": "mine"}));
         tokio::time::sleep(Duration::from_millis(8)).await;
@@ -26,7 +26,7 @@ async fn telling(ctx: TaskCtx, frames: u32) -> Result<u32> {
 /// Returns a worker that is connected to the site.
 async fn worker(site: &Site) -> Onward {
     let builder = Onward::connect(format!("http://{}", site.address));
-    builder.workflow("tell", tell).task("tell", telling).start().await.unwrap()
+    builder.workflow("pages", emit_pages).task("pages", emit_pages_slowly).start().await.unwrap()
 }
 
 fn types(frames: &[Frame]) -> Vec<String> {
@@ -49,10 +49,10 @@ async fn a_stream_is_read_page_by_page_and_ends_with_its_run() {
     let (page, _) = tokio::join!(site.get(&waiting), site.signal("a", "payment", json!(5)));
     let page = page.expect(200);
     assert_eq!(of(&page), ["approval_requested"]);
-    let asked = &page["frames"][0];
-    assert_eq!((&asked["title"], &asked["deciders"]), (&json!("Ship x?"), &json!(["ada", "bob"])));
+    let approval = &page["frames"][0];
+    assert_eq!((&approval["title"], &approval["deciders"]), (&json!("Ship x?"), &json!(["ada", "bob"])));
     let decide = json!({"approved": true, "decided_by": "ada", "decision_id": "d"});
-    site.post_json(&format!("/v1/approvals/{}", asked["id"].as_str().unwrap()), decide).await.expect(200);
+    site.post_json(&format!("/v1/approvals/{}", approval["id"].as_str().unwrap()), decide).await.expect(200);
     site.until_status("a", "completed").await;
     let page = site.get(&format!("/v1/runs/a/stream?offset={}", page["next"].as_str().unwrap())).await.expect(200);
     assert_eq!((of(&page), &page["frames"][0]["status"]), (vec!["end"], &json!("completed")));
@@ -61,7 +61,7 @@ async fn a_stream_is_read_page_by_page_and_ends_with_its_run() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_for_a_stream_is_told_before_it_begins() {
+async fn an_invalid_request_for_a_stream_is_refused_before_it_begins() {
     let site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
     let accept = "Accept: text/event-stream\r\n";
@@ -72,10 +72,10 @@ async fn what_is_wrong_with_a_request_for_a_stream_is_told_before_it_begins() {
 }
 
 #[tokio::test]
-async fn what_a_task_says_goes_out_in_its_own_words_and_ours_win() {
+async fn frames_of_a_task_keep_their_fields_and_ours_win() {
     let site = Site::open().await;
     let _worker = worker(&site).await;
-    site.post_json("/v1/runs", json!({"kind": "tell", "id": "a", "input": 3})).await.expect(201);
+    site.post_json("/v1/runs", json!({"kind": "pages", "id": "a", "input": 3})).await.expect(201);
     let mut stream = Stream::open(site.address, "/v1/runs/a/stream", "").await;
     let frames = stream.rest().await;
     let pages: Vec<&Value> =
@@ -89,11 +89,11 @@ async fn what_a_task_says_goes_out_in_its_own_words_and_ours_win() {
 }
 
 #[tokio::test]
-async fn a_reader_that_falls_asleep_is_let_go_and_told_what_it_missed() {
+async fn a_slow_reader_is_disconnected_with_the_offset_to_resume_from() {
     let slow = Limits { slow_reader_timeout: Duration::from_millis(300), ..limits() };
     let site = Site::with_limits(slow).await;
     let _worker = worker(&site).await;
-    site.post_json("/v1/runs", json!({"kind": "tell", "id": "a", "input": 300})).await.expect(201);
+    site.post_json("/v1/runs", json!({"kind": "pages", "id": "a", "input": 300})).await.expect(201);
     let mut sleeper = Stream::open(site.address, "/v1/runs/a/stream", "").await;
     // 12 MB for a reader that does not read: the run still ends, and another reader gets it meanwhile.
     let mut reader = Stream::open(site.address, "/v1/runs/a/stream", "").await;
@@ -110,7 +110,7 @@ async fn a_reader_that_falls_asleep_is_let_go_and_told_what_it_missed() {
 }
 
 #[tokio::test]
-async fn readers_of_a_stream_are_told_when_the_server_stops() {
+async fn readers_of_a_stream_are_notified_when_the_server_stops() {
     let mut site = Site::open().await;
     site.start("listener", "a", json!(null)).await;
     let mut stream = Stream::open(site.address, "/v1/runs/a/stream", "").await;

@@ -21,9 +21,9 @@ struct World {
 }
 
 /// Notifies when it is dropped.
-struct Told(Arc<Notify>);
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for Told {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
     }
@@ -46,7 +46,7 @@ async fn worker(site: &Site) -> (Onward, Arc<World>) {
         .task("slow", move |(): ()| {
             let world = slow.clone();
             async move {
-                let _told = Told(world.stopped.clone());
+                let _notify = NotifyOnDrop(world.stopped.clone());
                 world.begun.notify_one();
                 std::future::pending::<Result<()>>().await
             }
@@ -118,7 +118,7 @@ async fn attempts_are_retried_counted_and_given_up_by_the_engine() {
 }
 
 #[tokio::test]
-async fn what_was_spent_is_told_by_model_day_run_and_tree() {
+async fn spend_is_reported_by_model_day_run_and_tree() {
     let site = Site::open().await;
     assert_eq!(site.get("/v1/spend").await.expect(200), json!({"by": "model", "rows": [], "more": false}));
     let (onward, _) = worker(&site).await;

@@ -164,7 +164,7 @@ async fn a_certificate_that_does_not_fit_is_refused_by_the_client() {
 }
 
 #[tokio::test]
-async fn a_root_that_is_no_certificate_is_told_at_once() {
+async fn a_root_that_is_no_certificate_is_refused_at_once() {
     let Err(error) = Onward::connect("https://localhost:1").root_certificate("nonsense").start().await else { panic!() };
     assert_eq!(error.code(), "server_url_invalid", "{error}");
 }
@@ -206,8 +206,8 @@ async fn a_renewed_certificate_is_shown_without_a_restart() {
 fn files_that_are_no_certificate_and_key_are_refused_with_a_reason() {
     let authority = Authority::new();
     let (good, other) = (authority.vouch("localhost", |_| ()), authority.vouch("localhost", |_| ()));
-    let told = |cert: &str, key: &str| Files::new(&(cert.to_owned(), key.to_owned())).open().unwrap_err();
-    let mismatch = told(&good.0, &other.1);
+    let open_error = |cert: &str, key: &str| Files::new(&(cert.to_owned(), key.to_owned())).open().unwrap_err();
+    let mismatch = open_error(&good.0, &other.1);
     assert!(mismatch.contains("cert.pem") && mismatch.contains("key.pem") && mismatch.contains("KeyMismatch"), "{mismatch}");
     for (cert, key, file) in [
         ("", &good.1[..], "cert.pem"),
@@ -215,7 +215,7 @@ fn files_that_are_no_certificate_and_key_are_refused_with_a_reason() {
         (&good.0, "", "key.pem"),
         (&good.0, &good.0, "key.pem"),
     ] {
-        let why = told(cert, key);
+        let why = open_error(cert, key);
         assert!(why.contains(file) && why.contains("cannot be used for TLS"), "{why}");
         assert!(!why.contains("PRIVATE KEY"), "{why}");
     }

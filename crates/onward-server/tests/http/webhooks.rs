@@ -184,7 +184,7 @@ async fn what_is_not_believed_is_refused_alike() {
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_routed_is_told_to_its_sender_and_does_nothing() {
+async fn a_body_that_cannot_be_routed_is_refused_and_does_nothing() {
     let hooked = Hooked::open().await;
     let starts = hooked.create("s", Format::Standard, start(Some("/order/id")));
     let signals = hooked.create("p", Format::Standard, signal(Named::Name(name("payment"))));
@@ -341,15 +341,15 @@ async fn a_slow_body_is_cut_off_alike_for_every_hook() {
     let limits = Limits { webhook_timeout: Duration::from_millis(300), ..limits() };
     let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
     hooked.create("h", Format::Standard, start(None));
-    let mut said = Vec::new();
+    let mut bodies = Vec::new();
     for webhook in ["h", "nope"] {
         let head =
             format!("POST /v1/webhooks/{webhook} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 9\r\n\r\n");
         let reply = crate::client::raw(hooked.site.address, head.as_bytes()).await;
-        said.push(reply.body.clone());
+        bodies.push(reply.body.clone());
         reply.problem(408, "body_too_slow");
     }
-    assert_eq!(said[0], said[1]);
+    assert_eq!(bodies[0], bodies[1]);
 }
 
 /// SV1, SV2: unauthenticated connections that send no body are closed for new ones.

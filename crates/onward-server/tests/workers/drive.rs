@@ -29,7 +29,7 @@ async fn drive(site: &Site, run: &str, body: Value) -> Value {
 }
 
 /// Sends one frame and returns the reply.
-async fn say(site: &Site, worker: &Value, frame: Value) -> Value {
+async fn send_frame(site: &Site, worker: &Value, frame: Value) -> Value {
     let path = format!("/v1/workers/{}/frames?wait_ms=5000", worker.as_str().unwrap());
     let mut bring = json!([frame]);
     loop {
@@ -69,12 +69,12 @@ async fn a_host_drives_a_run_from_its_start_to_its_end_in_three_requests_of_othe
     assert_eq!((&driven["status"], &driven["delivered"]), (&json!("running"), &Value::Null));
     let (worker, run) = (&driven["worker"], run_of(&driven));
     assert_eq!(run["log"]["records"][0]["events"][0]["type"], "run_started");
-    let ask = json!([
+    let events = json!([
         {"type": "approval_requested", "call_id": "0", "name": "ship", "title": "Ship?", "description": null, "show": null,
          "deciders": ["ada"], "deadline": null},
     ]);
-    assert_eq!(say(&site, worker, commit(&run, ask, true)).await["committed"]["status"], "waiting");
-    say(&site, worker, leave()).await;
+    assert_eq!(send_frame(&site, worker, commit(&run, events, true)).await["committed"]["status"], "waiting");
+    send_frame(&site, worker, leave()).await;
 
     // Nothing to do: the state of the run, and no worker.
     let driven = drive(&site, "r", json!({})).await;
@@ -89,8 +89,8 @@ async fn a_host_drives_a_run_from_its_start_to_its_end_in_three_requests_of_othe
     let last = run["log"]["records"].as_array().unwrap().last().unwrap().clone();
     assert_eq!((&last["events"][0]["type"], &last["events"][0]["decided_by"]), (&json!("approval_decided"), &json!("ada")));
     let end = json!([{"type": "run_completed", "output": {"json": 7}}]);
-    assert_eq!(say(&site, worker, commit(&run, end, false)).await["committed"]["status"], "completed");
-    say(&site, worker, leave()).await;
+    assert_eq!(send_frame(&site, worker, commit(&run, end, false)).await["committed"]["status"], "completed");
+    send_frame(&site, worker, leave()).await;
 
     let driven = drive(&site, "r", decide).await;
     assert_eq!((&driven["status"], &driven["outcome"]["output"]["json"]), (&json!("completed"), &json!(7)));
@@ -124,7 +124,7 @@ async fn a_run_that_a_host_drives_is_busy_until_the_host_lets_go_or_dies() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_driven_is_told_and_nothing_is_written() {
+async fn a_run_that_cannot_be_driven_is_reported_and_nothing_is_written() {
     let site = Site::new().await;
     site.start("r", "pay").await;
     let code = async |run: &str, body: Value| post(&site, &format!("/v1/drive/{run}"), body).await.1["code"].clone();
@@ -148,7 +148,7 @@ async fn what_cannot_be_driven_is_told_and_nothing_is_written() {
 
 /// One of two workers resumes the agent; the other gets a result, not an error.
 #[tokio::test]
-async fn of_two_who_resume_an_agent_one_succeeds_and_the_other_is_told_without_an_error() {
+async fn of_two_resumes_of_an_agent_one_succeeds_and_the_other_is_no_error() {
     let site = Site::new().await;
     site.start("r", "chat").await;
     let path = "/v1/agents/r/resume";
@@ -162,8 +162,8 @@ async fn of_two_who_resume_an_agent_one_succeeds_and_the_other_is_told_without_a
     );
     let (worker, run) = (&winner["worker"], run_of(&winner));
     let awaits = json!([{"type": "signal_awaited", "call_id": "0", "name": "message", "deadline": null, "is_pattern": false}]);
-    assert_eq!(say(&site, worker, commit(&run, awaits, true)).await["committed"]["status"], "waiting");
-    say(&site, worker, leave()).await;
+    assert_eq!(send_frame(&site, worker, commit(&run, awaits, true)).await["committed"]["status"], "waiting");
+    send_frame(&site, worker, leave()).await;
 
     // It waits: only a request with a signal that wakes it gets it.
     let (_, waits) = post(&site, path, json!({})).await;

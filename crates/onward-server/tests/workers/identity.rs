@@ -7,7 +7,7 @@ use onward_core::event::TaskScheduled;
 use onward_core::task::{Task, TaskReport};
 use onward_core::{CallId, Hash, Name, Payload, WorkerId};
 use onward_server::Options;
-use onward_server::auth::{Ask, AuthFuture, Authenticate, Caller};
+use onward_server::auth::{AuthFuture, AuthRequest, Authenticate, Caller};
 use onward_wire::worker::*;
 use serde_json::json;
 
@@ -19,8 +19,8 @@ use crate::sessions::{commit, credit};
 struct Bearers;
 
 impl Authenticate for Bearers {
-    fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
-        let credential = ask.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
+    fn authenticate<'a>(&'a self, request: AuthRequest<'a>) -> AuthFuture<'a> {
+        let credential = request.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
         Box::pin(std::future::ready(Ok(Caller { credential, ..Caller::default() })))
     }
 }
@@ -131,9 +131,9 @@ async fn a_task_is_reported_only_by_the_worker_that_holds_it() {
         TaskReport::NotStarted,
         TaskReport::WorkerLost,
     ];
-    for (request, told) in (2..).zip(reports) {
-        lying.send(report(request, &task, task.claim, told.clone())).await;
-        assert_eq!(code(lying.outcome(request).await), "task_attempt_over", "{told:?}");
+    for (request, forged) in (2..).zip(reports) {
+        lying.send(report(request, &task, task.claim, forged.clone())).await;
+        assert_eq!(code(lying.outcome(request).await), "task_attempt_over", "{forged:?}");
     }
     // Giving up what it never held ends no attempt.
     drop(lying);
@@ -178,7 +178,7 @@ async fn a_claim_that_is_altered_reused_or_expired_is_refused() {
 async fn a_run_is_committed_released_and_spoken_for_only_by_the_worker_that_holds_it() {
     let site = site().await;
     let (mut raw, run, task) = with_task(&site).await;
-    let mut heard = site.runtime.listen(&key("r"));
+    let mut emitted = site.runtime.listen(&key("r"));
     let (epoch, generation) = (run.head.epoch, run.head.generation);
     let held = HeldRun { run: key("r"), generation, epoch, next_index: run.head.next_index };
     let mut lying = welcome(&site, "b", Hello { runs: vec![held], ..other(1) }).await;
@@ -188,7 +188,7 @@ async fn a_run_is_committed_released_and_spoken_for_only_by_the_worker_that_hold
     assert_eq!(code(lying.outcome(2).await), "lease_lost");
     lying.send(WorkerFrame::Release(ReleaseRun { request: 3, run: key("r"), epoch })).await;
     assert!(matches!(lying.outcome(3).await, ReplyOutcome::Done(_)), "nothing is released");
-    assert!(heard.try_recv().is_err());
+    assert!(emitted.try_recv().is_err());
     let leases = site.runtime.read_run(&key("r")).await.unwrap();
     assert_eq!(leases.head.epoch, epoch, "no other worker has got it");
     is_still_held(&mut raw, &task).await;

@@ -89,7 +89,7 @@ async fn a_worker_over_plain_http_does_a_run_and_survives_a_lost_answer() {
 }
 
 #[tokio::test]
-async fn a_worker_over_plain_http_that_was_silent_says_hello_again() {
+async fn a_worker_over_plain_http_that_was_silent_sends_hello_again() {
     let site = Site::new().await;
     talk(&site, json!([hello(1, json!([]))]), 1).await;
     site.pass(LEASE * 2).await;

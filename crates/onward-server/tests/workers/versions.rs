@@ -191,7 +191,7 @@ async fn fields_that_a_newer_worker_adds_are_skipped() {
 
 /// A frame of an unknown kind is not skipped, because the worker would wait for a reply.
 #[tokio::test]
-async fn a_frame_of_an_unknown_kind_ends_the_stream_and_says_so() {
+async fn a_frame_of_an_unknown_kind_ends_the_stream_with_an_error() {
     let site = Site::new().await;
     let mut worker = OldWorker::connect(&site, message(&WorkerFrame::Hello(hello(1)))).await.unwrap();
     assert!(matches!(worker.next().await, Ok(Some(ServerFrame::Welcome(_)))));
@@ -230,7 +230,7 @@ fn renumbered(bytes: &[u8], inner: &[u8], number: u32) -> Option<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_worker_of_another_protocol_is_refused_and_told_both_versions() {
+async fn a_worker_of_another_protocol_is_refused_with_both_versions() {
     let site = Site::new().await;
     for protocol in [0, onward_wire::PROTOCOL + 1, u32::MAX] {
         let hello = Hello { protocol, ..hello(1) };

@@ -20,25 +20,25 @@ use onward_store_embedded::{EmbeddedStore, Options, WorkersInside};
 use rusqlite::types::Value;
 
 use crate::damage::{copy, is_named};
-use crate::story::{OUTSIDE, STEPS_PER_RUN, Teller, json, key, name, outside, worker};
+use crate::workload::{OUTSIDE, STEPS_PER_RUN, Workload, json, key, name, outside, worker};
 
-/// Number of runs; run `n` stops after `n + 1` steps of its story, so that every stage is present.
+/// Number of runs; run `n` stops after `n + 1` steps of the workload, so that every stage is present.
 const RUNS: u64 = STEPS_PER_RUN;
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Returns a directory with runs at every stage, and the time at which it was closed.
 fn prepare() -> (tempfile::TempDir, Timestamp) {
     let directory = tempfile::tempdir().unwrap();
-    let mut teller = Teller::default();
-    let options = Options { clock: teller.clock(), ..Options::default() };
+    let mut workload = Workload::default();
+    let options = Options { clock: workload.clock(), ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), options).unwrap();
     for run in 0..RUNS {
         for step in (0..=run).filter(|step| *step != OUTSIDE) {
-            teller.tell(&store, run * STEPS_PER_RUN + step).unwrap();
+            workload.perform(&store, run * STEPS_PER_RUN + step).unwrap();
         }
     }
     (0..3).for_each(|index| drop(block_on(store.start_run(outside(index), None)).unwrap()));
-    let clock = teller.clock();
+    let clock = workload.clock();
     for run in ["r2", "r5"] {
         block_on(store.append_input(key(run), attempt_ended())).unwrap();
     }
@@ -73,16 +73,16 @@ fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_i
         incarnation.work_on_tasks();
         incarnation.decide();
         if round == 1 {
-            incarnation.tell(&key("r2"), Input::new(onward_core::event::RunResumed::default()));
+            incarnation.append(&key("r2"), Input::new(onward_core::event::RunResumed::default()));
         }
         if round == 2 {
-            // The same id as in the story: a repeat is recognized.
-            keys.iter().for_each(|key| incarnation.tell(key, signal(Some("s-1"))));
-            keys.iter().for_each(|key| incarnation.tell(key, signal(None)));
+            // The same id as in the workload: a repeat is recognized.
+            keys.iter().for_each(|key| incarnation.append(key, signal(Some("s-1"))));
+            keys.iter().for_each(|key| incarnation.append(key, signal(None)));
         }
         incarnation.end_runs();
     }
-    let spend = incarnation.ask(spend);
+    let spend = incarnation.call(spend);
     let Life { refusals, .. } = incarnation;
     let listed = block_on(store.list_runs(RunQuery { limit: 1_000, ..RunQuery::default() }));
     let mut found: BTreeSet<RunKey> = keys.clone();
@@ -141,20 +141,20 @@ impl Life<'_> {
         answer.map_err(|error| self.refusals.push(error)).ok()
     }
 
-    /// Calls `ask`, again after a possible repair by the writer.
-    fn ask<T>(&mut self, ask: impl Fn(&EmbeddedStore) -> Result<T, StoreError>) -> Option<T> {
+    /// Calls `operation`, again after a possible repair by the writer.
+    fn call<T>(&mut self, operation: impl Fn(&EmbeddedStore) -> Result<T, StoreError>) -> Option<T> {
         for _ in 0..2 {
-            if let Some(answer) = self.note(ask(self.store)) {
+            if let Some(answer) = self.note(operation(self.store)) {
                 return Some(answer);
             }
             (0..2).for_each(|_| drop(block_on(self.store.finish_deliveries(Vec::new()))));
         }
-        self.note(ask(self.store))
+        self.note(operation(self.store))
     }
 
     /// Appends an input; refusals by closed or missing runs are no damage.
-    fn tell(&mut self, key: &RunKey, input: Input) {
-        self.ask(|store| match block_on(store.append_input(key.clone(), input.clone())) {
+    fn append(&mut self, key: &RunKey, input: Input) {
+        self.call(|store| match block_on(store.append_input(key.clone(), input.clone())) {
             Err(error)
                 if ["run_closed", "run_not_found", "wait_not_found", "run_not_paused", "run_external"]
                     .contains(&error.code()) =>
@@ -167,17 +167,17 @@ impl Life<'_> {
 
     fn let_time_pass(&mut self) {
         for _ in 0..2 {
-            self.ask(|store| block_on(store.expire(100)));
+            self.call(|store| block_on(store.expire(100)));
         }
     }
 
     fn deliver(&mut self) {
-        for (id, delivery) in self.ask(|store| block_on(store.outbox_messages(100))).unwrap_or_default() {
+        for (id, delivery) in self.call(|store| block_on(store.outbox_messages(100))).unwrap_or_default() {
             match delivery {
-                OutboxMessage::Start(run) => drop(self.ask(|store| block_on(store.start_run(run.clone(), None)))),
-                OutboxMessage::Input { to, input } => self.tell(&to, input),
+                OutboxMessage::Start(run) => drop(self.call(|store| block_on(store.start_run(run.clone(), None)))),
+                OutboxMessage::Input { to, input } => self.append(&to, input),
             }
-            self.ask(|store| block_on(store.finish_deliveries(vec![id])));
+            self.call(|store| block_on(store.finish_deliveries(vec![id])));
         }
     }
 
@@ -186,15 +186,15 @@ impl Life<'_> {
             let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
             let namespace = Default::default();
             let request = ClaimTasks { worker: worker(), namespace, queues, kinds, limit: 10, lease: LEASE };
-            for task in self.ask(|store| block_on(store.claim_tasks(request.clone()))).unwrap_or_default() {
+            for task in self.call(|store| block_on(store.claim_tasks(request.clone()))).unwrap_or_default() {
                 let done = TaskReport::Completed(json("\"sent\""));
-                self.ask(|store| block_on(store.report_task(task.id.clone(), task.claim, done.clone(), LEASE)));
+                self.call(|store| block_on(store.report_task(task.id.clone(), task.claim, done.clone(), LEASE)));
             }
         }
     }
 
     fn decide(&mut self) {
-        for wait in self.ask(|store| block_on(store.list_waits(Default::default()))).unwrap_or_default() {
+        for wait in self.call(|store| block_on(store.list_waits(Default::default()))).unwrap_or_default() {
             let decided = ApprovalDecided {
                 call_id: wait.call_id.clone(),
                 approved: true,
@@ -202,7 +202,7 @@ impl Life<'_> {
                 decided_by: None,
                 decision_id: "d-1".to_owned(),
             };
-            self.tell(&wait.run, Input::answer(decided, wait.generation, &wait.call_id, "d-1"));
+            self.append(&wait.run, Input::answer(decided, wait.generation, &wait.call_id, "d-1"));
         }
     }
 
@@ -212,7 +212,7 @@ impl Life<'_> {
             let knows = [("order", vec![None]), ("parcel", vec![None])].map(|(kind, versions)| (name(kind), versions));
             let request =
                 ClaimRuns { worker: worker(), namespace: Default::default(), knows: Arc::new(knows.into()), limit: 100 };
-            let claimed = self.ask(|store| block_on(store.claim_runs(request.clone()))).unwrap_or_default();
+            let claimed = self.call(|store| block_on(store.claim_runs(request.clone()))).unwrap_or_default();
             for head in claimed.into_iter().map(|claimed| claimed.head) {
                 let commit = Commit {
                     key: head.key.clone(),
@@ -227,8 +227,8 @@ impl Life<'_> {
                     is_while_paused: false,
                     carries: Default::default(),
                 };
-                if self.ask(|store| block_on(store.commit(commit.clone()))).is_none() {
-                    self.ask(|store| block_on(store.release_run(head.key.clone(), head.epoch)));
+                if self.call(|store| block_on(store.commit(commit.clone()))).is_none() {
+                    self.call(|store| block_on(store.release_run(head.key.clone(), head.epoch)));
                 }
             }
         }
@@ -247,7 +247,7 @@ fn compare(what: &str, found: &Outcome, expected: &Outcome) -> BTreeSet<RunKey> 
         match found.logs.get(key) {
             Some(Ok(found)) if found == log => {}
             Some(Err(error)) if is_named(error) => drop(damaged.insert(key.clone())),
-            other => drop(damaged.insert(expect_told(what, key, other, log, found))),
+            other => drop(damaged.insert(expect_reported(what, key, other, log, found))),
         }
     }
     for key in found.logs.keys() {
@@ -259,14 +259,14 @@ fn compare(what: &str, found: &Outcome, expected: &Outcome) -> BTreeSet<RunKey> 
 /// Checks a run with a different log: it may have stopped, not exist yet, or lack an input, if an error named the damage: a page
 /// that it needs is unreadable, or its idempotency record, its outbox messages or its parent's are lost. Any other difference is
 /// silent damage.
-fn expect_told(
+fn expect_reported(
     what: &str,
     key: &RunKey,
     log: Option<&Result<Vec<Record>, StoreError>>,
     expected: &[Record],
     found: &Outcome,
 ) -> RunKey {
-    let told = found.refusals.iter().any(|error| matches!(error.code(), "log_corrupt" | "store_corrupt"));
+    let is_reported = found.refusals.iter().any(|error| matches!(error.code(), "log_corrupt" | "store_corrupt"));
     let same = |log: &[Record]| log.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
     let stands_still = match log {
         // Inputs since then are present; the code has committed nothing.
@@ -274,12 +274,16 @@ fn expect_told(
         Some(Err(error)) => error.code() == "run_not_found",
         None => true,
     };
-    assert!(told && stands_still, "{what}: {key} is silently different: {log:?}, instead of {expected:?}, {:?}", found.refusals);
+    assert!(
+        is_reported && stands_still,
+        "{what}: {key} is silently different: {log:?}, instead of {expected:?}, {:?}",
+        found.refusals
+    );
     key.clone()
 }
 
 fn keys_of(directory: &Path) -> BTreeSet<RunKey> {
-    let store = crate::story::open(directory);
+    let store = crate::workload::open(directory);
     let page = block_on(store.list_runs(RunQuery { limit: 1_000, ..RunQuery::default() })).unwrap();
     page.runs.into_iter().map(|head| head.key).collect()
 }

@@ -11,7 +11,7 @@ use onward_store::conformance::{HeldRun, block_on};
 use onward_store::{ClaimTasks, Clock, ManualClock, Store};
 use onward_store_embedded::{EmbeddedStore, Options};
 
-use crate::story::{json, name};
+use crate::workload::{json, name};
 
 const DAY_MS: i64 = 86_400_000;
 const LEASE: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ fn site() -> Site {
     let (directory, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::default()));
     let store = EmbeddedStore::open(directory.path(), Options { clock: clock.clone(), ..Options::default() }).unwrap();
     block_on(store.heartbeat(worker(), LEASE)).unwrap();
-    let started = block_on(store.start_run(crate::story::new_run("r"), Some(worker()))).unwrap();
+    let started = block_on(store.start_run(crate::workload::new_run("r"), Some(worker()))).unwrap();
     let held = HeldRun::new(&started.claimed.unwrap());
     let input = json("1");
     let task = TaskScheduled {

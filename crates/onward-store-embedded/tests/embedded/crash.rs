@@ -1,4 +1,4 @@
-//! Another process performs the story and is killed midway; every acknowledged write must survive (F1, F2, F4, F7, F33).
+//! Another process performs the workload and is killed midway; every acknowledged write must survive (F1, F2, F4, F7, F33).
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +12,7 @@ use onward_store_embedded::{EmbeddedStore, FAILPOINTS, Options};
 
 use crate::random::{Random, is_torture};
 use crate::shim;
-use crate::story::{RunOfSteps, STEPS_PER_RUN, Teller, check_survivors, key, new_run};
+use crate::workload::{RunOfSteps, STEPS_PER_RUN, Workload, check_survivors, key, new_run};
 
 /// Role of the other process, for which this test binary is started again.
 const ROLE: &str = "ONWARD_TEST_ROLE";
@@ -24,7 +24,7 @@ pub struct Ended {
     pub answered: u64,
     pub last_line: String,
     /// Its reports about single runs.
-    pub said: Vec<String>,
+    pub results: Vec<String>,
 }
 
 fn other_process(role: &str, directory: &Path) -> Command {
@@ -45,7 +45,7 @@ pub fn start_child(role: &str, directory: &Path) -> Child {
 /// Runs the other process to its end.
 pub fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> Ended {
     let mut child = other_process(role, directory).envs(environment.iter().copied()).spawn().unwrap();
-    let (mut answered, mut last_line, mut said) = (0, String::new(), Vec::new());
+    let (mut answered, mut last_line, mut results) = (0, String::new(), Vec::new());
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let Ok(line) = line else { break };
         if let Some(step) = line.strip_prefix("answered ") {
@@ -53,11 +53,11 @@ pub fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> 
         }
         if line.starts_with("child ") {
             last_line = line;
-        } else if let Some(line) = line.strip_prefix("said ") {
-            said.push(line.to_owned());
+        } else if let Some(line) = line.strip_prefix("result ") {
+            results.push(line.to_owned());
         }
     }
-    Ended { status: child.wait().unwrap(), answered, last_line, said }
+    Ended { status: child.wait().unwrap(), answered, last_line, results }
 }
 
 /// Entry point of the other process; does nothing unless one of the tests below started it.
@@ -65,8 +65,8 @@ pub fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> 
 fn the_other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let directory = std::env::var("ONWARD_TEST_DIRECTORY").unwrap();
-    let mut teller = Teller::default();
-    let options = Options { clock: teller.clock(), checkpoint_pages: 50, ..Options::default() };
+    let mut workload = Workload::default();
+    let options = Options { clock: workload.clock(), checkpoint_pages: 50, ..Options::default() };
     let store = match EmbeddedStore::open(&directory, options) {
         Ok(store) => store,
         Err(error) => return println!("\nchild refused {}", error.code()),
@@ -78,16 +78,16 @@ fn the_other_process() {
         std::thread::sleep(std::time::Duration::from_secs(600));
     }
     if role == "crowd" {
-        return tell_in_a_crowd(&store);
+        return commit_concurrently(&store);
     }
     if role == "fork" {
         return crate::forks::write_fork(&store);
     }
-    if role == "ask" {
-        return crate::reads::ask_everything(&store);
+    if role == "read" {
+        return crate::reads::read_and_write_runs(&store);
     }
     for step in 0..STEPS {
-        match teller.tell(&store, step) {
+        match workload.perform(&store, step) {
             Ok(()) => println!("answered {step}"),
             Err(error) => return report_failure(&store, &error),
         }
@@ -97,7 +97,7 @@ fn the_other_process() {
 }
 
 /// Commits on many runs at once, so that batches are large; prints every acknowledgment immediately.
-fn tell_in_a_crowd(store: &EmbeddedStore) {
+fn commit_concurrently(store: &EmbeddedStore) {
     std::thread::scope(|scope| {
         for id in 0..CROWD {
             scope.spawn(move || {
@@ -134,9 +134,9 @@ fn a_crowd_of_writers_that_is_killed_loses_no_answer() {
             }
         }
         assert!(answered.len() > 1, "{point}:{hit} {answered:?}");
-        let store = crate::story::open(directory.path());
+        let store = crate::workload::open(directory.path());
         // `remember` checks that every log is complete and every head agrees with its log.
-        let found = crate::story::remember(&store);
+        let found = crate::workload::remember(&store);
         for (id, n) in answered {
             let (head, _) = found.runs.iter().find(|(head, _)| head.key == key(&id)).expect("the run is there");
             assert!(
@@ -158,7 +158,7 @@ fn report_failure(store: &EmbeddedStore, error: &StoreError) {
 #[test]
 fn the_story_without_a_fault_is_the_one_of_the_reference() {
     let directory = tempfile::tempdir().unwrap();
-    let ended = run_child("tell", directory.path(), &[]);
+    let ended = run_child("write", directory.path(), &[]);
     assert!(ended.status.success());
     assert_eq!((ended.answered, ended.last_line.as_str()), (STEPS, "child finished"));
     check_survivors(directory.path(), STEPS);
@@ -171,7 +171,7 @@ fn a_process_killed_at_any_failpoint_loses_nothing_it_was_answered() {
         // Early, midway and late; some points are reached only once or twice.
         for hit in [1, 2, 9, 40] {
             let directory = tempfile::tempdir().unwrap();
-            let ended = run_child("tell", directory.path(), &[("ONWARD_FAILPOINT", &format!("{point}:{hit}"))]);
+            let ended = run_child("write", directory.path(), &[("ONWARD_FAILPOINT", &format!("{point}:{hit}"))]);
             if ended.status.signal() == Some(9) {
                 killed += 1;
             } else {
@@ -188,7 +188,7 @@ fn every_failpoint_is_met() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("met");
     let data = directory.path().join("data");
-    run_child("tell", &data, &[("ONWARD_FAILPOINT_LOG", log.to_str().unwrap())]);
+    run_child("write", &data, &[("ONWARD_FAILPOINT_LOG", log.to_str().unwrap())]);
     let met = std::fs::read_to_string(log).unwrap();
     for point in FAILPOINTS {
         assert!(met.lines().any(|line| line == *point), "{point} was not reached");
@@ -202,7 +202,7 @@ fn a_failed_sync_stops_the_store_and_loses_no_acknowledged_write() {
     for count in [1, 2, 3, 5, 8, 13, 21, 34, 55] {
         let directory = tempfile::tempdir().unwrap();
         let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("SHIM_SYNC_FAILS", &count.to_string())];
-        let ended = run_child("tell", directory.path(), &environment);
+        let ended = run_child("write", directory.path(), &environment);
         assert!(ended.status.success(), "the {count}. sync: {}", ended.status);
         if ended.last_line == "child failed store_stopped store_stopped readable" {
             failed += 1;
@@ -223,7 +223,7 @@ fn a_process_killed_in_the_middle_of_a_page_loses_nothing_it_was_answered() {
     for count in [1, 2, 3, 4, 7, 11, 18, 29, 47, 76, 123] {
         let directory = tempfile::tempdir().unwrap();
         let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("SHIM_TEAR", &count.to_string())];
-        let ended = run_child("tell", directory.path(), &environment);
+        let ended = run_child("write", directory.path(), &environment);
         torn += u32::from(ended.status.signal() == Some(9));
         check_survivors(directory.path(), ended.answered);
     }
@@ -241,7 +241,7 @@ fn a_process_killed_at_any_write_or_sync_loses_nothing_it_was_answered() {
     for at in chosen {
         let directory = tempfile::tempdir().unwrap();
         let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("SHIM_KILL", &at.to_string())];
-        let ended = run_child("tell", directory.path(), &environment);
+        let ended = run_child("write", directory.path(), &environment);
         // Closing may take a write or two less than when they were counted.
         let is_killed = ended.status.signal() == Some(9);
         assert!(is_killed || (ended.status.success() && at + 4 > count), "write or sync {at} of {count}: {}", ended.last_line);
@@ -261,7 +261,7 @@ fn a_directory_is_refused_to_a_second_process_until_the_first_is_killed() {
 
     let refused = EmbeddedStore::open(directory.path(), Options::default()).unwrap_err();
     assert_eq!(refused.code(), "directory_locked");
-    assert_eq!(run_child("tell", directory.path(), &[]).last_line, "child refused directory_locked");
+    assert_eq!(run_child("write", directory.path(), &[]).last_line, "child refused directory_locked");
     EmbeddedStore::open_read_only(directory.path()).unwrap();
 
     holder.kill().unwrap();

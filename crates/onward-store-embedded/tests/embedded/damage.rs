@@ -12,18 +12,18 @@ use onward_store::{ClaimRuns, ClaimTasks, Delete, RunQuery, Store, StoreError};
 use onward_store_embedded::EmbeddedStore;
 
 use crate::cells::{attempt_ended, spend};
-use crate::story::{STEPS_PER_RUN, Teller, json, key, name, open, remember, worker};
+use crate::workload::{STEPS_PER_RUN, Workload, json, key, name, open, remember, worker};
 
 const RUNS: u64 = 3;
 
 /// Returns a directory with a few runs and an empty write-ahead log.
-pub fn told() -> tempfile::TempDir {
+pub fn prepare_directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    let mut teller = Teller::default();
-    let options = onward_store_embedded::Options { clock: teller.clock(), ..Default::default() };
+    let mut workload = Workload::default();
+    let options = onward_store_embedded::Options { clock: workload.clock(), ..Default::default() };
     let store = EmbeddedStore::open(directory.path(), options).unwrap();
     // The last run stays open, so that writes meet its damage, too.
-    (0..RUNS * STEPS_PER_RUN - 1).for_each(|step| teller.tell(&store, step).unwrap());
+    (0..RUNS * STEPS_PER_RUN - 1).for_each(|step| workload.perform(&store, step).unwrap());
     drop(store);
     directory
 }
@@ -49,7 +49,7 @@ fn read(store: &EmbeddedStore, key: &RunKey) -> Result<usize, StoreError> {
 
 #[test]
 fn a_flipped_byte_in_any_event_isolates_its_run_and_no_other() {
-    let original = told();
+    let original = prepare_directory();
     let db = rusqlite::Connection::open(original.path().join("onward.db")).unwrap();
     let mut statement = db.prepare("SELECT e.seq, r.id, e.idx, length(e.body) FROM events e JOIN runs r USING (rk)").unwrap();
     let rows: Vec<(i64, String, i64, i64)> = statement
@@ -114,7 +114,7 @@ fn give_up(store: &EmbeddedStore, key: &RunKey, damaged: Index) {
 
 #[test]
 fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() {
-    let original = told();
+    let original = prepare_directory();
     let whole = remember(&open(original.path()));
     let length = std::fs::metadata(original.path().join("onward.db")).unwrap().len();
     let pages = length / 8192;
@@ -134,7 +134,7 @@ fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() 
                     continue;
                 }
             };
-            for error in ask_everything(&store) {
+            for error in call_every_operation(&store) {
                 assert!(is_named(&error), "page {page} at {offset}: {error}");
             }
             for (head, records) in &whole.runs {
@@ -163,7 +163,7 @@ pub fn is_named(error: &StoreError) -> bool {
 }
 
 /// Calls every operation that does not name a run; returns the errors.
-fn ask_everything(store: &EmbeddedStore) -> Vec<StoreError> {
+fn call_every_operation(store: &EmbeddedStore) -> Vec<StoreError> {
     let knows = [("order", vec![None]), ("parcel", vec![None])].map(|(kind, versions)| (name(kind), versions));
     let runs = ClaimRuns { worker: worker(), namespace: Default::default(), knows: Arc::new(knows.into()), limit: 10 };
     let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
@@ -185,7 +185,7 @@ fn ask_everything(store: &EmbeddedStore) -> Vec<StoreError> {
 /// The first use of a damaged index fails with a transient error, and never as if the store were beyond repair.
 #[test]
 fn a_damaged_index_is_a_transient_error_once_and_none_after_that() {
-    let original = told();
+    let original = prepare_directory();
     let db = rusqlite::Connection::open(original.path().join("onward.db")).unwrap();
     let mut statement = db.prepare("SELECT name, rootpage FROM sqlite_schema WHERE type = 'index'").unwrap();
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
@@ -198,7 +198,7 @@ fn a_damaged_index_is_a_transient_error_once_and_none_after_that() {
         crate::flips::flip(&directory.path().join("onward.db"), (root as usize - 1) * 8192 + 4_000, 1);
         let store = open(directory.path());
         for round in 0..4 {
-            for error in ask_everything(&store) {
+            for error in call_every_operation(&store) {
                 assert_eq!(error.code(), "store_unavailable", "{name}, round {round}: {error}");
                 assert!(round < 3, "{name}: {error}");
                 met += 1;
@@ -211,7 +211,7 @@ fn a_damaged_index_is_a_transient_error_once_and_none_after_that() {
 /// A run's row is only a view: it is rebuilt from the log.
 #[test]
 fn a_damaged_row_of_a_run_is_read_from_its_log_instead() {
-    let directory = told();
+    let directory = prepare_directory();
     let whole = remember(&open(directory.path()));
     let db = rusqlite::Connection::open(directory.path().join("onward.db")).unwrap();
     db.execute("UPDATE runs SET head = zeroblob(40)", []).unwrap();
@@ -226,7 +226,7 @@ fn a_damaged_row_of_a_run_is_read_from_its_log_instead() {
 
 /// LG4: it cannot be rebuilt, and another run with that id does not remove it.
 #[test]
-fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
+fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     for seed in [1, 2] {
@@ -247,12 +247,12 @@ fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
         drop(db);
         for _ in 0..3 {
             let store = open(directory.path());
-            let ask = |_| {
+            let query = |_| {
                 let answer = spend(&store);
                 block_on(store.append_input(key("r"), signal())).unwrap(); // damage is repaired with the next write
                 answer
             };
-            let answers: Vec<_> = (0..3).map(ask).collect();
+            let answers: Vec<_> = (0..3).map(query).collect();
             match is_repaired {
                 true => assert_eq!(answers[2].as_ref().ok(), Some(&whole), "{answers:?}"),
                 false => assert!(answers.iter().all(Result::is_err), "{answers:?}"),
@@ -266,7 +266,7 @@ fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
 fn a_commit_that_breaks_an_invariant_harms_no_other_run() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
-    let started = block_on(store.start_run(crate::story::new_run("r"), Some(worker()))).unwrap();
+    let started = block_on(store.start_run(crate::workload::new_run("r"), Some(worker()))).unwrap();
     let head = started.claimed.unwrap().head;
     let commit = |horizon| onward_core::run::Commit {
         key: head.key.clone(),
@@ -275,7 +275,7 @@ fn a_commit_that_breaks_an_invariant_harms_no_other_run() {
         n: 0,
         commit_id: onward_core::CommitId(1),
         horizon: Index(horizon),
-        events: vec![crate::story::step_completed(0, json("1"))],
+        events: vec![crate::workload::step_completed(0, json("1"))],
         waits: false,
         end_over_unread: false,
         is_while_paused: false,
@@ -292,7 +292,7 @@ fn a_task_whose_input_is_damaged_is_not_in_the_way_of_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     for (id, bytes) in [("damaged", 70_000), ("whole", 10)] {
-        let head = block_on(store.start_run(crate::story::new_run(id), Some(worker()))).unwrap().head;
+        let head = block_on(store.start_run(crate::workload::new_run(id), Some(worker()))).unwrap().head;
         let input = onward_core::Payload::binary("text/plain", vec![7; bytes]);
         let scheduled = onward_core::event::TaskScheduled {
             call_id: onward_core::CallId::root(0),
@@ -334,7 +334,7 @@ fn a_task_whose_input_is_damaged_is_not_in_the_way_of_the_others() {
 
 #[test]
 fn a_damaged_large_payload_is_found_by_its_hash() {
-    let directory = told();
+    let directory = prepare_directory();
     let db = rusqlite::Connection::open(directory.path().join("onward.db")).unwrap();
     let changed = db.execute("UPDATE payloads SET data = zeroblob(length(data))", []).unwrap();
     assert!(changed > 0);

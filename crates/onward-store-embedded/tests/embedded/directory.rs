@@ -8,8 +8,8 @@ use onward_store::{Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, FORMAT, Options};
 use rusqlite::Connection;
 
-use crate::damage::told;
-use crate::story::{new_run, open, remember, worker};
+use crate::damage::prepare_directory;
+use crate::workload::{new_run, open, remember, worker};
 
 fn refusal(directory: &Path) -> StoreError {
     EmbeddedStore::open(directory, Options::default()).unwrap_err()
@@ -140,7 +140,7 @@ fn a_database_that_lost_its_end_is_named_as_damaged() {
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(kept).unwrap();
         let code = match EmbeddedStore::open(directory.path(), Options::default()) {
             Err(error) => error.code(),
-            Ok(store) => block_on(store.read_log(crate::story::key("r"), None, onward_core::Index(0), 10))
+            Ok(store) => block_on(store.read_log(crate::workload::key("r"), None, onward_core::Index(0), 10))
                 .map_or_else(|error| error.code(), |_| "read"),
         };
         assert!(["store_corrupt", "log_corrupt", "directory_foreign", "read"].contains(&code), "{kept} of {length}: {code}");
@@ -184,7 +184,7 @@ fn a_reader_sees_what_another_store_writes_and_cannot_write() {
 
 #[test]
 fn a_copy_by_sqlites_own_backup_is_a_directory_like_any_other() {
-    let today = told();
+    let today = prepare_directory();
     let expected = remember(&open(today.path()));
     // With a write-ahead log that is not empty, through another connection.
     let store = open(today.path());

@@ -12,7 +12,7 @@ use onward_store::{ClaimRuns, ClaimTasks, Delete, Store};
 use onward_store_embedded::EmbeddedStore;
 
 use crate::damage::copy;
-use crate::story::{json, key, name, new_run, open, step_completed, worker};
+use crate::workload::{json, key, name, new_run, open, step_completed, worker};
 
 /// Text in every payload of the deleted run, and in no other.
 const CANARY: &str = "canary-4711";

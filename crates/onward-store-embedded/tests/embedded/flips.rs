@@ -10,12 +10,12 @@ use onward_store_embedded::{EmbeddedStore, Options};
 use crate::crash::run_child;
 use crate::damage::copy;
 use crate::random::{Random, rounds};
-use crate::story::{expected, key, new_run, open, remember};
+use crate::workload::{expected, key, new_run, open, remember};
 
 /// Returns the directory of a killed process, with the number of steps that it had acknowledged.
 pub fn killed(point: &str) -> (tempfile::TempDir, u64) {
     let directory = tempfile::tempdir().unwrap();
-    let ended = run_child("tell", directory.path(), &[("ONWARD_FAILPOINT", point)]);
+    let ended = run_child("write", directory.path(), &[("ONWARD_FAILPOINT", point)]);
     assert!(ended.answered > 5, "{point}: {}", ended.last_line);
     (directory, ended.answered)
 }

@@ -17,7 +17,7 @@ use onward_store_embedded::EmbeddedStore;
 
 use crate::crash::{run_child, start_child};
 use crate::damage::copy;
-use crate::story::{json, key, name, new_run, open, remember, step_completed, worker};
+use crate::workload::{json, key, name, new_run, open, remember, step_completed, worker};
 
 const TURNS: u32 = 400;
 

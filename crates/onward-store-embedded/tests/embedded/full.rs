@@ -9,7 +9,7 @@ use onward_store::conformance::block_on;
 use onward_store::{Delete, Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, Options};
 
-use crate::story::{RunOfSteps, json, key, remember};
+use crate::workload::{RunOfSteps, json, key, remember};
 
 impl RunOfSteps {
     /// Commits until the disk is full; returns the number of commits.
@@ -117,7 +117,7 @@ fn of_many_writers_on_a_full_disk_each_keeps_exactly_what_it_was_answered() {
 }
 
 #[test]
-fn a_disk_that_is_full_at_opening_is_said_to_be_full() {
+fn a_disk_that_is_full_at_opening_is_reported_as_full() {
     let mount = Mount::new("size=100k");
     let refused = EmbeddedStore::open(mount.path().join("data"), Options::default()).unwrap_err();
     assert_eq!(refused.code(), "disk_full", "{refused}");

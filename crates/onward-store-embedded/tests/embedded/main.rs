@@ -19,6 +19,6 @@ mod repair;
 mod rows;
 mod shim;
 mod size;
-mod story;
 mod takeover;
 mod transfer;
+mod workload;

@@ -11,7 +11,7 @@ use onward_store_embedded::EmbeddedStore;
 use rusqlite::Connection;
 
 use crate::damage::{copy, is_named};
-use crate::story::{json, key, name, new_run, open, worker};
+use crate::workload::{json, key, name, new_run, open, worker};
 
 const GENERATIONS: u32 = 6;
 const RUNS: [&str; 2] = ["a", "b"];

@@ -1,6 +1,6 @@
 //! Power loss: what was not synced is lost, from any byte on or in any part (F3).
 //!
-//! Another process performs the story under the shim, which records every write, truncation and sync of the directory's files,
+//! Another process performs the workload under the shim, which records every write, truncation and sync of the directory's files,
 //! and every acknowledgment. Then the power fails after each of them: what was synced is there, and each sector of 512 bytes
 //! written since is there or not: all, none, or a random choice. The directory must open without a repair, with everything that
 //! had been acknowledged. File names are taken to be as durable as the last rename or removal: file systems journal them in
@@ -15,7 +15,7 @@ use onward_store_embedded::{EmbeddedStore, Options};
 use crate::crash::run_child;
 use crate::random::{Random, is_torture};
 use crate::shim;
-use crate::story::{Memory, STEPS_PER_RUN, Teller, expected, open, remember};
+use crate::workload::{Memory, STEPS_PER_RUN, Workload, expected, open, remember};
 
 const FRAME: u64 = 24 + 8192;
 const STEPS: u64 = 2 * STEPS_PER_RUN;
@@ -23,9 +23,9 @@ const STEPS: u64 = 2 * STEPS_PER_RUN;
 #[test]
 fn a_write_ahead_log_cut_anywhere_opens_with_a_prefix_of_the_story() {
     let directory = tempfile::tempdir().unwrap();
-    let mut teller = Teller::default();
-    let store = EmbeddedStore::open(directory.path(), Options { clock: teller.clock(), ..Options::default() }).unwrap();
-    (0..STEPS).for_each(|step| teller.tell(&store, step).unwrap());
+    let mut workload = Workload::default();
+    let store = EmbeddedStore::open(directory.path(), Options { clock: workload.clock(), ..Options::default() }).unwrap();
+    (0..STEPS).for_each(|step| workload.perform(&store, step).unwrap());
     // The files while the store is open: closing would copy the log into the database.
     let files: Vec<(&str, Vec<u8>)> =
         ["onward.db", "onward.db-wal"].map(|name| (name, std::fs::read(directory.path().join(name)).unwrap())).into();
@@ -40,7 +40,7 @@ fn a_write_ahead_log_cut_anywhere_opens_with_a_prefix_of_the_story() {
             let found = open_cut(&files, cut);
             // Steps without a visible effect make several prefixes equal; the last of them is meant.
             let known = prefixes.iter().rposition(|memory| *memory == found);
-            let known = known.unwrap_or_else(|| panic!("cut at {cut}: no prefix of the story"));
+            let known = known.unwrap_or_else(|| panic!("cut at {cut}: no prefix of the workload"));
             assert!(known >= longest, "cut at {cut}: a longer log has a shorter prefix");
             longest = known;
         }
@@ -67,12 +67,12 @@ pub struct Entry {
     bytes: Vec<u8>,
 }
 
-/// Performs the story in another process and returns its file operations.
+/// Performs the workload in another process and returns its file operations.
 pub fn record(environment: &[(&str, &str)]) -> Vec<Entry> {
     let directory = tempfile::tempdir().unwrap();
     let (library, file) = (shim::library(), directory.path().join("record"));
     let own = [("LD_PRELOAD", library.to_str().unwrap()), ("SHIM_RECORD", file.to_str().unwrap())];
-    let ended = run_child("tell", &directory.path().join("data"), &[&own, environment].concat());
+    let ended = run_child("write", &directory.path().join("data"), &[&own, environment].concat());
     assert_eq!(ended.last_line, "child finished");
     let bytes = std::fs::read(file).unwrap();
     let mut rest = &bytes[..];
@@ -177,7 +177,7 @@ impl Files {
 }
 
 /// Checks that a directory opens without a repair, with everything acknowledged and at most one step more.
-fn judge(directory: &Path, answered: u64, story: &[Memory]) -> Result<(), String> {
+fn judge(directory: &Path, answered: u64, states: &[Memory]) -> Result<(), String> {
     let found = catch_unwind(AssertUnwindSafe(|| {
         let store = EmbeddedStore::open(directory, Options::default()).map_err(|error| error.to_string())?;
         match store.damage() {
@@ -186,13 +186,13 @@ fn judge(directory: &Path, answered: u64, story: &[Memory]) -> Result<(), String
         }
     }));
     let found = found.map_err(|_| "it is unreadable".to_owned())??;
-    let after = (answered as usize + 1).min(story.len() - 1);
-    if found == story[answered as usize] || found == story[after] { Ok(()) } else { Err("it has other content".to_owned()) }
+    let after = (answered as usize + 1).min(states.len() - 1);
+    if found == states[answered as usize] || found == states[after] { Ok(()) } else { Err("it has other content".to_owned()) }
 }
 
 /// Simulates a power loss after the chosen entries; fails with the position of a loss.
 fn fail_behind(entries: &[Entry], chosen: &dyn Fn(usize) -> bool, random: &mut Random) -> Result<(), String> {
-    let story: Vec<Memory> = (0..=RECORDED).map(expected).collect();
+    let states: Vec<Memory> = (0..=RECORDED).map(expected).collect();
     let mut files = Files::default();
     for (at, entry) in entries.iter().enumerate() {
         files.follow(entry);
@@ -209,7 +209,7 @@ fn fail_behind(entries: &[Entry], chosen: &dyn Fn(usize) -> bool, random: &mut R
                 _ => random.below(8) > 0,
             };
             files.put_down(directory.path(), &mut stays);
-            judge(directory.path(), files.answered, &story)
+            judge(directory.path(), files.answered, &states)
                 .map_err(|why| format!("behind entry {at}, way {way}, {} steps answered: {why}", files.answered))?;
         }
     }

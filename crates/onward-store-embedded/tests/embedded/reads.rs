@@ -11,9 +11,9 @@ use onward_store::{RunQuery, Store, StoreError};
 use onward_store_embedded::EmbeddedStore;
 
 use crate::crash::run_child;
-use crate::damage::{copy, told};
+use crate::damage::{copy, prepare_directory};
 use crate::shim;
-use crate::story::{json, key, name, open, remember};
+use crate::workload::{json, key, name, open, remember};
 
 /// The error codes that are allowed for an unreadable disk.
 const NAMED: [&str; 5] = ["store_unavailable", "store_corrupt", "log_corrupt", "store_stopped", "directory_unusable"];
@@ -34,12 +34,12 @@ fn mark(id: &str) -> Input {
 }
 
 /// Reads every run, then writes to it, and prints the results, in the other process.
-pub fn ask_everything(store: &EmbeddedStore) {
+pub fn read_and_write_runs(store: &EmbeddedStore) {
     for id in RUNS {
-        println!("said log {id} {}", log_of(store, id));
-        let told = |answer: Result<(), StoreError>| answer.map_or_else(|error| error.code(), |()| "ok");
-        println!("said list {id} {}", told(block_on(store.list_runs(RunQuery::default())).map(drop)));
-        println!("said signal {id} {}", told(block_on(store.append_input(key(id), mark(id))).map(drop)));
+        println!("result log {id} {}", log_of(store, id));
+        let code_of = |answer: Result<(), StoreError>| answer.map_or_else(|error| error.code(), |()| "ok");
+        println!("result list {id} {}", code_of(block_on(store.list_runs(RunQuery::default())).map(drop)));
+        println!("result signal {id} {}", code_of(block_on(store.append_input(key(id), mark(id))).map(drop)));
     }
     println!("child finished");
 }
@@ -50,14 +50,14 @@ fn truth(directory: &Path) -> BTreeMap<&'static str, String> {
     RUNS.iter().map(|id| (*id, log_of(&store, id))).collect()
 }
 
-fn takes_signals(id: &str, said: &[String]) -> bool {
-    said.contains(&format!("signal {id} ok"))
+fn takes_signals(id: &str, results: &[String]) -> bool {
+    results.contains(&format!("signal {id} ok"))
 }
 
 #[test]
-fn a_read_that_fails_or_ends_early_is_told_and_never_other_data() {
+fn a_read_that_fails_or_ends_early_is_an_error_and_never_other_data() {
     let library = shim::library();
-    let original = told();
+    let original = prepare_directory();
     let truth = truth(original.path());
     let (mut met, mut whole) = (0, 0);
     for fault in ["SHIM_READ_FAILS", "SHIM_READ_BROKEN", "SHIM_READ_SHORT"] {
@@ -65,15 +65,15 @@ fn a_read_that_fails_or_ends_early_is_told_and_never_other_data() {
             let directory = copy(original.path());
             let number = number.to_string();
             let environment = [("LD_PRELOAD", library.to_str().unwrap()), (fault, &number)];
-            let ended = run_child("ask", directory.path(), &environment);
-            let what = format!("{fault}={number}: {} {:?}", ended.last_line, ended.said);
+            let ended = run_child("read", directory.path(), &environment);
+            let what = format!("{fault}={number}: {} {:?}", ended.last_line, ended.results);
             assert!(ended.status.success(), "{what}");
             let mut troubled = false;
             if let Some(code) = ended.last_line.strip_prefix("child refused ") {
                 assert!(NAMED.contains(&code) || (fault == "SHIM_READ_SHORT" && code == "directory_foreign"), "{what}");
                 troubled = true;
             }
-            for line in &ended.said {
+            for line in &ended.results {
                 let [about, id, answer] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{what}") };
                 let right = match about {
                     "log" => truth[id] == answer,
@@ -88,7 +88,7 @@ fn a_read_that_fails_or_ends_early_is_told_and_never_other_data() {
             // Once the disk is readable again, everything is there, including what was acknowledged.
             let store = open(directory.path());
             let memory = remember(&store);
-            for id in RUNS.into_iter().filter(|id| takes_signals(id, &ended.said)) {
+            for id in RUNS.into_iter().filter(|id| takes_signals(id, &ended.results)) {
                 let (_, records) = memory.runs.iter().find(|(head, _)| head.key == key(id)).unwrap();
                 let events = records.iter().flat_map(|record| &record.events);
                 assert!(events.into_iter().any(|event| format!("{event:?}").contains("mark-")), "{what}: {id}");

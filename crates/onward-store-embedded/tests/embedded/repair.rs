@@ -13,17 +13,17 @@ use onward_store_embedded::{EmbeddedStore, Lost, Options, Repaired};
 use crate::damage::copy;
 use crate::flips::{flip, killed};
 use crate::random::{Random, is_torture, rounds};
-use crate::story::{Memory, STEPS_PER_RUN, Teller, expected, json, key, name, new_run, open, remember};
+use crate::workload::{Memory, STEPS_PER_RUN, Workload, expected, json, key, name, new_run, open, remember};
 
 const PAGE: usize = 8_192;
 const RUNS: usize = 300;
 
-/// Returns a closed directory with a few hundred runs, some of them with everything the story has.
+/// Returns a closed directory with a few hundred runs, some of them with everything the workload has.
 fn many_runs() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    let mut teller = Teller::default();
-    let store = EmbeddedStore::open(directory.path(), Options { clock: teller.clock(), ..Options::default() }).unwrap();
-    (0..3 * STEPS_PER_RUN - 1).for_each(|step| teller.tell(&store, step).unwrap());
+    let mut workload = Workload::default();
+    let store = EmbeddedStore::open(directory.path(), Options { clock: workload.clock(), ..Options::default() }).unwrap();
+    (0..3 * STEPS_PER_RUN - 1).for_each(|step| workload.perform(&store, step).unwrap());
     for run in 0..RUNS {
         let id = format!("many-{run}");
         block_on(store.start_run(new_run(&id), None)).unwrap();

@@ -8,7 +8,7 @@ use onward_store_embedded::{EmbeddedStore, Options};
 
 use crate::damage::copy;
 use crate::flips::flip;
-use crate::story::{key, new_run, open};
+use crate::workload::{key, new_run, open};
 
 const PAGE: usize = 8_192;
 const RUNS: usize = 120;
@@ -130,7 +130,7 @@ fn assert_lists_whole(what: &str, directory: &Path, store: &EmbeddedStore) {
     for limit in [1, 7, 1_000] {
         let queries = [
             RunQuery { limit, ..RunQuery::default() },
-            RunQuery { limit, kind: Some(crate::story::name("order")), versions: vec![None], ..RunQuery::default() },
+            RunQuery { limit, kind: Some(crate::workload::name("order")), versions: vec![None], ..RunQuery::default() },
             RunQuery { limit, statuses: vec![onward_core::Status::Pending], versions: vec![None], ..RunQuery::default() },
         ];
         for query in queries {

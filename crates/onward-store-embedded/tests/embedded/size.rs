@@ -8,7 +8,7 @@ use onward_store::conformance::block_on;
 use onward_store::{ClaimRuns, Delete, Store};
 use onward_store_embedded::EmbeddedStore;
 
-use crate::story::{key, name, new_run, open, worker};
+use crate::workload::{key, name, new_run, open, worker};
 
 fn knows(kinds: &[&str]) -> Arc<BTreeMap<Name, Vec<Option<Name>>>> {
     Arc::new(kinds.iter().map(|kind| (name(kind), vec![None])).collect())

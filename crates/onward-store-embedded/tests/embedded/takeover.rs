@@ -9,16 +9,16 @@ use onward_store::conformance::block_on;
 use onward_store::{ClaimTasks, ManualClock, Store};
 use onward_store_embedded::{EmbeddedStore, Options, WorkersInside};
 
-use crate::story::{Teller, json, name};
+use crate::workload::{Workload, json, name};
 
-/// Performs the story until a task was claimed, and closes the store.
+/// Performs the workload until a task was claimed, and closes the store.
 fn claimed_and_left() -> (tempfile::TempDir, Options, Arc<ManualClock>) {
     let directory = tempfile::tempdir().unwrap();
-    let mut teller = Teller::default();
-    let options = Options { clock: teller.clock(), workers_inside: WorkersInside::All, ..Options::default() };
+    let mut workload = Workload::default();
+    let options = Options { clock: workload.clock(), workers_inside: WorkersInside::All, ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), options.clone()).unwrap();
-    (0..6).for_each(|step| teller.tell(&store, step).unwrap());
-    (directory, options, teller.clock())
+    (0..6).for_each(|step| workload.perform(&store, step).unwrap());
+    (directory, options, workload.clock())
 }
 
 fn claim(store: &EmbeddedStore) -> Option<Task> {

@@ -11,7 +11,7 @@ use onward_store::conformance::block_on;
 use onward_store::{ManualClock, MemoryStore, Restore, RestoreRun, Store};
 use onward_store_embedded::{EmbeddedStore, Options};
 
-use crate::story::new_run;
+use crate::workload::new_run;
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -58,7 +58,7 @@ fn commit(store: &dyn Store, key: &RunKey, events: Vec<Event>, worker: &str) {
 }
 
 /// Creates a run with a timer, an approval, a large payload, bytes that are not JSON, and a signal with an id.
-fn story(store: &dyn Store, clock: &ManualClock) -> RunKey {
+fn create_run(store: &dyn Store, clock: &ManualClock) -> RunKey {
     let key = block_on(store.start_run(new_run("moving"), None)).unwrap().head.key;
     let due_at = onward_store::Clock::now(clock).after(std::time::Duration::from_secs(60));
     let show = Some(Payload::json(&"x".repeat(100_000)).unwrap());
@@ -90,7 +90,7 @@ fn a_run_moves_between_stores_and_back_byte_for_byte_and_ends_there() {
     let open =
         |path: &std::path::Path| EmbeddedStore::open(path, Options { clock: clock.clone(), ..Options::default() }).unwrap();
     let (memory, embedded, last) = (MemoryStore::new(clock.clone()), open(first.path()), open(second.path()));
-    let key = story(&memory, &clock);
+    let key = create_run(&memory, &clock);
     let text = export(&memory, &key);
     let stores: [&dyn Store; 3] = [&embedded, &last, &MemoryStore::new(clock.clone())];
     for store in stores {
@@ -99,9 +99,9 @@ fn a_run_moves_between_stores_and_back_byte_for_byte_and_ends_there() {
         assert_eq!(export(store, &key), text);
         assert!(block_on(store.append_input(key.clone(), Input::signal(signal()))).unwrap().repeated);
         let log = block_on(store.read_log(key.clone(), None, Index(0), usize::MAX)).unwrap();
-        let said = Projection::of(key.clone(), &log).unwrap();
+        let projection = Projection::of(key.clone(), &log).unwrap();
         let waits = block_on(store.list_waits(Default::default())).unwrap();
-        assert_eq!(waits, said.waits.into_values().collect::<Vec<_>>());
+        assert_eq!(waits, projection.waits.into_values().collect::<Vec<_>>());
         commit(store, &key, vec![RunCompleted { output: Payload::null(), attempts: None }.into()], "v");
         assert_eq!(block_on(store.read_run(key.clone(), None)).unwrap().unwrap().status, Status::Completed);
     }

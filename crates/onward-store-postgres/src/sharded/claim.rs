@@ -31,20 +31,20 @@ impl ShardedStore {
         used: impl Fn(&T, usize) -> Used,
     ) -> Result<Round<T>, StoreError> {
         let question = &question;
-        self.share_out_by(limit, |database, part| Box::pin(database.ask(move |store| question(part, store))), used).await
+        self.share_out_by(limit, |database, part| Box::pin(database.request(move |store| question(part, store))), used).await
     }
 
     /// Works like `share_out`, with a custom way to send the request.
     pub(crate) async fn share_out_by<'s, T: Send>(
         &'s self,
         limit: usize,
-        ask: impl Fn(&'s Arc<ShardDatabase>, usize) -> Request<'s, Result<T, StoreError>>,
+        send: impl Fn(&'s Arc<ShardDatabase>, usize) -> Request<'s, Result<T, StoreError>>,
         used: impl Fn(&T, usize) -> Used,
     ) -> Result<Round<T>, StoreError> {
         let order = self.rotated();
         let parts: BTreeMap<usize, usize> = order.iter().copied().zip(parts(limit, order.len())).collect();
         let (first, mut rest): (Vec<usize>, Vec<usize>) = order.iter().partition(|position| parts[*position] > 0);
-        let requests = first.iter().map(|position| ask(&self.databases[*position], parts[position])).collect();
+        let requests = first.iter().map(|position| send(&self.databases[*position], parts[position])).collect();
         let mut answers: Answers<T> = first.into_iter().zip(join_all(requests).await).collect();
         let mut remaining = limit;
         for (position, answer) in answers.iter().filter_map(|(position, answer)| Some((*position, answer.as_ref().ok()?))) {
@@ -56,7 +56,7 @@ impl ShardedStore {
             if remaining == 0 {
                 break;
             }
-            let more = ask(&self.databases[position], remaining).await;
+            let more = send(&self.databases[position], remaining).await;
             remaining = remaining.saturating_sub(more.as_ref().map_or(0, |more| used(more, remaining).count));
             answers.push((position, more));
         }

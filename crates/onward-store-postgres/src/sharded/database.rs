@@ -90,7 +90,7 @@ impl ShardDatabase {
     }
 
     /// Sends a request and waits for the result, unless the database is down (SD3).
-    pub async fn ask<T>(
+    pub async fn request<T>(
         self: &Arc<ShardDatabase>,
         question: impl for<'a> FnOnce(&'a dyn Store) -> StoreFuture<'a, T>,
     ) -> Result<T, StoreError> {
@@ -230,7 +230,7 @@ impl Drop for Waits<'_> {
 /// Probes the database until a probe succeeds.
 async fn question(database: Weak<ShardDatabase>, pace: Pace) {
     while let Some(its) = database.upgrade() {
-        let asked_at = its.age();
+        let probed_at = its.age();
         let mut answer = small_question(its.store.clone(), its.share.clone());
         drop(its);
         let answer = loop {
@@ -240,7 +240,7 @@ async fn question(database: Weak<ShardDatabase>, pace: Pace) {
             // A database that responds to other requests is busy, not down.
             let Some(its) = database.upgrade() else { return };
             let is_silent = its.last_seen_at.load(Ordering::Acquire)
-                <= asked_at.max(its.age().saturating_sub(pace.answer_max.as_millis() as u64));
+                <= probed_at.max(its.age().saturating_sub(pace.answer_max.as_millis() as u64));
             if is_silent && its.is_up() {
                 its.mark_down("it does not respond".to_owned());
             }
@@ -254,7 +254,7 @@ async fn question(database: Weak<ShardDatabase>, pace: Pace) {
             }
         }
         drop(its);
-        tokio::time::sleep(pace.ask_every).await;
+        tokio::time::sleep(pace.probe_every).await;
     }
 }
 

@@ -18,7 +18,7 @@ impl ShardedStore {
     pub(crate) async fn heartbeat_to_all(&self, worker: WorkerId, lease: Duration) -> Result<bool, StoreError> {
         let requests = self.databases.iter().map(|database| -> Request<'_, _> {
             let worker = worker.clone();
-            Box::pin(database.ask(move |store| store.heartbeat(worker, lease)))
+            Box::pin(database.request(move |store| store.heartbeat(worker, lease)))
         });
         let answers: Answers<bool> = self.prompt(requests.collect()).await.into_iter().enumerate().collect();
         let known = some_answers(answers)?;
@@ -32,13 +32,13 @@ impl ShardedStore {
 
     /// Waits for all results, but only for `Pace::late` after the first success: a slower one counts as unavailable.
     async fn prompt<T>(&self, requests: Vec<Request<'_, Result<T, StoreError>>>) -> Vec<Result<T, StoreError>> {
-        let mut asking = Requests::new(requests);
-        let is_begun = |asking: &Requests<'_, _>| asking.answers.iter().flatten().any(Result::is_ok);
-        poll_fn(|cx| if asking.poll(cx) || is_begun(&asking) { Poll::Ready(()) } else { Poll::Pending }).await;
-        let rest = poll_fn(|cx| if asking.poll(cx) { Poll::Ready(()) } else { Poll::Pending });
+        let mut pending = Requests::new(requests);
+        let is_begun = |pending: &Requests<'_, _>| pending.answers.iter().flatten().any(Result::is_ok);
+        poll_fn(|cx| if pending.poll(cx) || is_begun(&pending) { Poll::Ready(()) } else { Poll::Pending }).await;
+        let rest = poll_fn(|cx| if pending.poll(cx) { Poll::Ready(()) } else { Poll::Pending });
         self.common.time.limit(self.common.pace.late, pin!(rest)).await;
         let late = || Err(StoreError::Unavailable { why: "no response in time".to_owned() });
-        asking.answers.into_iter().map(|answer| answer.unwrap_or_else(late)).collect()
+        pending.answers.into_iter().map(|answer| answer.unwrap_or_else(late)).collect()
     }
 
     pub(crate) async fn expire_all(&self, limit: usize) -> Result<Expired, StoreError> {

@@ -9,9 +9,9 @@ pub type Request<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Waits for all results and returns them in the order of the requests.
 pub async fn join_all<T>(questions: Vec<Request<'_, T>>) -> Vec<T> {
-    let mut asking = Requests::new(questions);
-    poll_fn(|cx| if asking.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-    asking.answers.into_iter().flatten().collect()
+    let mut pending = Requests::new(questions);
+    poll_fn(|cx| if pending.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    pending.answers.into_iter().flatten().collect()
 }
 
 /// Pending requests, with the results that have arrived.

@@ -17,7 +17,7 @@ impl ShardedStore {
     pub(crate) async fn deliveries_of_all(&self, limit: usize) -> Result<Vec<(OutboxId, OutboxMessage)>, StoreError> {
         let down: Vec<bool> = self.databases.iter().map(|database| !database.is_up()).collect();
         let (down, count) = (Arc::new(down), self.databases.len());
-        let answers = self.ask_some(self.rotated(), |_, store| to_those_up(store, down.clone(), limit)).await;
+        let answers = self.request_some(self.rotated(), |_, store| to_those_up(store, down.clone(), limit)).await;
         let mut lists = Vec::new();
         for (position, messages) in some_answers(answers)? {
             let renamed = messages.into_iter().map(|(id, message)| Ok((outer(id, position, count)?, message)));
@@ -35,7 +35,8 @@ impl ShardedStore {
             by_position.entry(position).or_default().push(id);
         }
         let positions = by_position.keys().copied().collect();
-        let answers = self.ask_some(positions, |position, store| store.finish_deliveries(by_position[&position].clone())).await;
+        let answers =
+            self.request_some(positions, |position, store| store.finish_deliveries(by_position[&position].clone())).await;
         all_answers(answers).map(drop)
     }
 
@@ -46,7 +47,7 @@ impl ShardedStore {
             by_position.entry(position(&known.run, self.databases.len())).or_default().push(known);
         }
         let positions = by_position.keys().copied().collect();
-        let answers = self.ask_some(positions, |position, store| store.read_since(by_position[&position].clone())).await;
+        let answers = self.request_some(positions, |position, store| store.read_since(by_position[&position].clone())).await;
         Ok(some_answers(answers)?.into_iter().flat_map(|(_, messages)| messages).collect())
     }
 
@@ -55,7 +56,7 @@ impl ShardedStore {
         let mut down = None;
         for database in &self.databases {
             match database.refusal() {
-                None => return database.ask(|store| store.broadcast(message)).await,
+                None => return database.request(|store| store.broadcast(message)).await,
                 Some(error) => down = down.or(Some(error)),
             }
         }

@@ -57,32 +57,32 @@ impl ShardedStore {
     }
 
     /// Sends a request to the database of one run.
-    pub(crate) fn ask_one<'s, T: 's>(
+    pub(crate) fn request_one<'s, T: 's>(
         &'s self,
         key: &RunKey,
         question: impl for<'a> FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 's,
     ) -> StoreFuture<'s, T> {
         let database = self.of_run(key);
-        Box::pin(database.ask(question))
+        Box::pin(database.request(question))
     }
 
     /// Sends a request to all databases at once. The result of one that is known to be down is its error, without a request
     /// (SD3).
-    pub(crate) async fn ask_all<T: Send>(
+    pub(crate) async fn request_all<T: Send>(
         &self,
         question: impl for<'a> Fn(&'a dyn Store) -> StoreFuture<'a, T> + Sync,
     ) -> Answers<T> {
-        self.ask_some((0..self.databases.len()).collect(), |_, store| question(store)).await
+        self.request_some((0..self.databases.len()).collect(), |_, store| question(store)).await
     }
 
-    pub(crate) async fn ask_some<T: Send>(
+    pub(crate) async fn request_some<T: Send>(
         &self,
         positions: Vec<usize>,
         question: impl for<'a> Fn(usize, &'a dyn Store) -> StoreFuture<'a, T> + Sync,
     ) -> Answers<T> {
         let question = &question;
         let requests = positions.iter().map(|&position| -> Request<'_, _> {
-            Box::pin(self.databases[position].ask(move |store| question(position, store)))
+            Box::pin(self.databases[position].request(move |store| question(position, store)))
         });
         let answers = join_all(requests.collect()).await;
         positions.into_iter().zip(answers).collect()

@@ -25,20 +25,20 @@ use crate::sharded::routing::{ShardedStore, all_answers, listed, some_answers};
 impl Store for ShardedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
         match self.check_root_run(&run.key, run.started.parent.as_ref()) {
-            Ok(()) => self.ask_one(&run.key.clone(), |store| store.start_run(run, claim)),
+            Ok(()) => self.request_one(&run.key.clone(), |store| store.start_run(run, claim)),
             Err(error) => refuse(error),
         }
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
         match self.check_root_run(&restore.key, open_log(&restore.what).and_then(parent_of)) {
-            Ok(()) => self.ask_one(&restore.key.clone(), |store| store.restore_run(restore)),
+            Ok(()) => self.request_one(&restore.key.clone(), |store| store.restore_run(restore)),
             Err(error) => refuse(error),
         }
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
-        self.ask_one(&run.clone(), |store| store.append_input(run, input))
+        self.request_one(&run.clone(), |store| store.append_input(run, input))
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
@@ -53,7 +53,7 @@ impl Store for ShardedStore {
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
-        self.ask_one(&run.clone(), |store| store.claim_run(run, worker, input))
+        self.request_one(&run.clone(), |store| store.claim_run(run, worker, input))
     }
 
     /// Submits at once, as every store does, so that commits of one caller keep their order.
@@ -67,7 +67,7 @@ impl Store for ShardedStore {
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
-        self.ask_one(&run.clone(), move |store| store.release_run(run, epoch))
+        self.request_one(&run.clone(), move |store| store.release_run(run, epoch))
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
@@ -81,11 +81,11 @@ impl Store for ShardedStore {
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
-        self.ask_one(&task.run.clone(), move |store| store.report_task(task, claim, report, lease))
+        self.request_one(&task.run.clone(), move |store| store.report_task(task, claim, report, lease))
     }
 
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {
-        self.ask_one(&task.run.clone(), |store| store.retry_task(task))
+        self.request_one(&task.run.clone(), |store| store.retry_task(task))
     }
 
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
@@ -94,7 +94,7 @@ impl Store for ShardedStore {
 
     fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>> {
         Box::pin(async move {
-            let answers = some_answers(self.ask_all(|store| store.list_leases(worker.clone())).await)?;
+            let answers = some_answers(self.request_all(|store| store.list_leases(worker.clone())).await)?;
             Ok(answers.into_iter().flat_map(|(_, leases)| leases).collect())
         })
     }
@@ -112,11 +112,11 @@ impl Store for ShardedStore {
     }
 
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>> {
-        self.ask_one(&run.clone(), move |store| store.read_run(run, generation))
+        self.request_one(&run.clone(), move |store| store.read_run(run, generation))
     }
 
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>> {
-        self.ask_one(&run.clone(), move |store| store.read_log(run, generation, from, limit))
+        self.request_one(&run.clone(), move |store| store.read_log(run, generation, from, limit))
     }
 
     fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>> {
@@ -133,7 +133,7 @@ impl Store for ShardedStore {
 
     fn announce_server(&self, server: ServerInfo, lease: Option<Duration>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let answers = self.ask_all(|store| store.announce_server(server.clone(), lease)).await;
+            let answers = self.request_all(|store| store.announce_server(server.clone(), lease)).await;
             some_answers(answers).map(drop)
         })
     }
@@ -141,7 +141,7 @@ impl Store for ShardedStore {
     /// Lists servers, which announce themselves in every database.
     fn list_servers(&self) -> StoreFuture<'_, Vec<ServerInfo>> {
         Box::pin(async move {
-            let answers = some_answers(self.ask_all(|store| store.list_servers()).await)?;
+            let answers = some_answers(self.request_all(|store| store.list_servers()).await)?;
             let mut servers: Vec<ServerInfo> = answers.into_iter().flat_map(|(_, servers)| servers).collect();
             servers.sort_by(|a, b| a.id.cmp(&b.id).then(b.last_seen_at.cmp(&a.last_seen_at)));
             servers.dedup_by(|later, first| later.id == first.id);
@@ -153,7 +153,7 @@ impl Store for ShardedStore {
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         Box::pin(async move {
             let limit = page_limit(query.limit);
-            let pages = listed(self, self.ask_all(|store| store.list_runs(query.clone())).await, query.gaps.as_ref())?;
+            let pages = listed(self, self.request_all(|store| store.list_runs(query.clone())).await, query.gaps.as_ref())?;
             let count: usize = pages.iter().map(|page| page.runs.len()).sum();
             let more = count > limit || pages.iter().any(|page| page.next.is_some());
             let lists = pages.into_iter().map(|page| page.runs).collect();
@@ -165,7 +165,7 @@ impl Store for ShardedStore {
 
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
         Box::pin(async move {
-            let lists = all_answers(self.ask_all(|store| store.count_versions(namespace.clone())).await)?;
+            let lists = all_answers(self.request_all(|store| store.count_versions(namespace.clone())).await)?;
             let mut counts: BTreeMap<(Name, Option<Name>), u64> = BTreeMap::new();
             for VersionCount { kind, version, open } in lists.into_iter().flatten() {
                 *counts.entry((kind, version)).or_default() += open;
@@ -176,9 +176,9 @@ impl Store for ShardedStore {
 
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
         match query.run.clone() {
-            Some(run) => self.ask_one(&run, |store| store.list_waits(query)),
+            Some(run) => self.request_one(&run, |store| store.list_waits(query)),
             None => Box::pin(async move {
-                let lists = listed(self, self.ask_all(|store| store.list_waits(query.clone())).await, query.gaps.as_ref())?;
+                let lists = listed(self, self.request_all(|store| store.list_waits(query.clone())).await, query.gaps.as_ref())?;
                 Ok(merge(lists, page_limit(query.limit), |wait| (wait.requested_at, wait.run.clone(), wait.call_id.clone())))
             }),
         }
@@ -186,9 +186,9 @@ impl Store for ShardedStore {
 
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
         match query.run.clone() {
-            Some(run) => self.ask_one(&run, |store| store.list_tasks(query)),
+            Some(run) => self.request_one(&run, |store| store.list_tasks(query)),
             None => Box::pin(async move {
-                let lists = listed(self, self.ask_all(|store| store.list_tasks(query.clone())).await, query.gaps.as_ref())?;
+                let lists = listed(self, self.request_all(|store| store.list_tasks(query.clone())).await, query.gaps.as_ref())?;
                 Ok(merge(lists, page_limit(query.limit), |task| task.scheduled_at))
             }),
         }
@@ -196,7 +196,7 @@ impl Store for ShardedStore {
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
         Box::pin(async move {
-            let lists = all_answers(self.ask_all(|store| store.count_tasks(namespace.clone())).await)?;
+            let lists = all_answers(self.request_all(|store| store.count_tasks(namespace.clone())).await)?;
             let mut counts: BTreeMap<(Option<Name>, Name), TaskCount> = BTreeMap::new();
             for count in lists.into_iter().flatten() {
                 let key = (count.queue.clone(), count.kind.clone());
@@ -218,7 +218,7 @@ impl Store for ShardedStore {
 
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
         match delete {
-            Delete::Run { ref key, .. } => self.ask_one(&key.clone(), |store| store.delete_runs(delete)),
+            Delete::Run { ref key, .. } => self.request_one(&key.clone(), |store| store.delete_runs(delete)),
             Delete::Expired { retention, limit } => Box::pin(self.delete_expired(retention, limit)),
         }
     }
@@ -226,14 +226,14 @@ impl Store for ShardedStore {
     /// Sums spend. A tree of runs is in one database; the spend of a model or a day may be in all of them.
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {
         match query.tree.clone() {
-            Some(tree) => self.ask_one(&RunKey::new(query.namespace.clone(), tree), |store| store.spend(query)),
+            Some(tree) => self.request_one(&RunKey::new(query.namespace.clone(), tree), |store| store.spend(query)),
             None => Box::pin(async move {
                 let limit = match query.by {
                     SpendBy::Run | SpendBy::Tree => page_limit(query.limit),
                     SpendBy::Model | SpendBy::Day => usize::MAX,
                 };
                 let limited = SpendQuery { limit, ..query.clone() };
-                let lists = all_answers(self.ask_all(|store| store.spend(limited.clone())).await)?;
+                let lists = all_answers(self.request_all(|store| store.spend(limited.clone())).await)?;
                 Ok(ledger::merge(query.by, lists.into_iter().flatten(), page_limit(query.limit)))
             }),
         }
@@ -241,9 +241,9 @@ impl Store for ShardedStore {
 
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         match query.run.clone() {
-            Some(run) => self.ask_one(&run, |store| store.list_deleted(query)),
+            Some(run) => self.request_one(&run, |store| store.list_deleted(query)),
             None => Box::pin(async move {
-                let lists = listed(self, self.ask_all(|store| store.list_deleted(query.clone())).await, query.gaps.as_ref())?;
+                let lists = listed(self, self.request_all(|store| store.list_deleted(query.clone())).await, query.gaps.as_ref())?;
                 Ok(merge(lists, page_limit(query.limit), |deleted| Reverse(deleted.deleted_at)))
             }),
         }
@@ -251,14 +251,14 @@ impl Store for ShardedStore {
 
     /// Registers in every database that responds; one that missed a kind gets it with the next change.
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
-        Box::pin(async move { some_answers(self.ask_all(|store| store.register_kinds(kinds.clone())).await).map(drop) })
+        Box::pin(async move { some_answers(self.request_all(|store| store.register_kinds(kinds.clone())).await).map(drop) })
     }
 
     /// Lists kinds. Every database has all of them, so that runs can be started while one is down; the newest registration
     /// counts.
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
         Box::pin(async move {
-            let answers = some_answers(self.ask_all(|store| store.list_kinds(namespace.clone())).await)?;
+            let answers = some_answers(self.request_all(|store| store.list_kinds(namespace.clone())).await)?;
             let mut kinds: Vec<KindSchemas> = answers.into_iter().flat_map(|(_, kinds)| kinds).collect();
             kinds.sort_by(|a, b| a.key().cmp(&b.key()).then(b.registered_at.cmp(&a.registered_at)));
             kinds.dedup_by(|later, first| later.key() == first.key());

@@ -18,12 +18,12 @@ pub struct Pace {
     /// Time after which a slow database is probed, and limit for the probe.
     pub answer_max: Duration,
     /// Pause between probes of a database that is down.
-    pub ask_every: Duration,
+    pub probe_every: Duration,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { late: Duration::from_millis(250), answer_max: Duration::from_secs(2), ask_every: Duration::from_secs(1) }
+        Pace { late: Duration::from_millis(250), answer_max: Duration::from_secs(2), probe_every: Duration::from_secs(1) }
     }
 }
 

@@ -39,9 +39,9 @@ fn a_server_whose_clock_is_an_hour_ahead_takes_nothing_away_and_fires_nothing_ea
         "--nocapture",
     ]);
     let child = clock.set(&mut ahead, 3_600).env(URL, database.socket_url()).output().unwrap();
-    let said = String::from_utf8_lossy(&child.stdout).into_owned();
-    assert!(child.status.success(), "{said}{}", String::from_utf8_lossy(&child.stderr));
-    let its_clock: u64 = said.lines().find_map(|line| line.strip_prefix("clock ")).unwrap().parse().unwrap();
+    let stdout = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(child.status.success(), "{stdout}{}", String::from_utf8_lossy(&child.stderr));
+    let its_clock: u64 = stdout.lines().find_map(|line| line.strip_prefix("clock ")).unwrap().parse().unwrap();
     assert!(its_clock > begun + 3_500_000, "the other clock was ahead");
     let theirs = block_on(store.read_run(key("ahead"), None)).unwrap().unwrap();
     assert!((Timestamp(begun - 1_000)..Timestamp(millis_now() + 1_000)).contains(&theirs.created_at), "{theirs:?}");

@@ -257,7 +257,7 @@ fn refuse_events(database: &Database, code: &str) {
 
 /// Every operation of a batch fails with `disk_full` when the disk is full.
 #[test]
-fn a_full_disk_is_told_as_such_to_everybody_in_the_batch() {
+fn a_full_disk_is_reported_as_such_to_every_caller_of_the_batch() {
     let database = database();
     let store = connect(&database, Options { appenders: 1, ..Options::default() });
     block_on(store.start_run(new_run("r"), None)).unwrap();

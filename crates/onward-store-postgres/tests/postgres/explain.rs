@@ -118,6 +118,6 @@ fn every_hot_statement_goes_by_an_index_and_sorts_nothing_that_grows() {
 
 /// Renders the wrong plans.
 fn wrong(plans: &[Plan]) -> String {
-    let told = |plan: &Plan| Some(format!("{}\n  in {}\n  {}\n", plan.wrong()?, plan.text, plan.nodes.join("\n  ")));
-    plans.iter().filter_map(told).collect()
+    let describe = |plan: &Plan| Some(format!("{}\n  in {}\n  {}\n", plan.wrong()?, plan.text, plan.nodes.join("\n  ")));
+    plans.iter().filter_map(describe).collect()
 }

@@ -135,14 +135,14 @@ fn commits_of_runs_that_go_on_together_write_to_no_index_of_runs() {
     drop(store);
     let share =
         "SELECT pg_stat_force_next_flush(); SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'";
-    let told = || database.psql(share).unwrap().trim().to_owned();
+    let read_counts = || database.psql(share).unwrap().trim().to_owned();
     // Sessions publish their statistics when they end.
     let until = std::time::Instant::now() + PATIENCE;
-    while !told().starts_with("4000|") && std::time::Instant::now() < until {
+    while !read_counts().starts_with("4000|") && std::time::Instant::now() < until {
         std::thread::yield_now();
     }
-    let told = told();
-    let hot: u32 = told.strip_prefix("4000|").expect(&told).parse().unwrap();
+    let counts = read_counts();
+    let hot: u32 = counts.strip_prefix("4000|").expect(&counts).parse().unwrap();
     // All of them on an idle machine; under load, old row versions are pruned later. Without the room: 1,000 to 1,700.
     assert!(hot >= 3_000, "{hot} of 4000 updates stayed on their pages");
 }

@@ -27,7 +27,7 @@ fn a_story_told_through_a_pooler_is_the_same() {
 }
 
 #[test]
-fn servers_behind_a_pooler_share_runs_without_hearing_each_other() {
+fn servers_behind_a_pooler_share_runs_without_notifications() {
     let (pooler, database) = (Pooler::start(Cluster::shared()).unwrap(), database());
     let stores = [(); 3].map(|()| Arc::new(connect(&pooler, &database, Options::default())));
     for number in 0..30 {

@@ -74,8 +74,8 @@ fn no_row_of_any_table_has_what_a_deleted_run_held() {
         let (kind, input, options) = (name("mail"), payload("task"), TaskOptions::default());
         let scheduled = TaskScheduled { call_id: CallId::root(0), kind, input_hash, input, options };
         let attribute = AttributeSet { call_id, name: name("attribute"), value };
-        let asked = ApprovalRequested { call_id: CallId::root(2), show: Some(payload("show")), ..question() };
-        commit(&*store, &mut held, vec![scheduled.into(), attribute.into(), asked.into()]);
+        let approval = ApprovalRequested { call_id: CallId::root(2), show: Some(payload("show")), ..question() };
+        commit(&*store, &mut held, vec![scheduled.into(), attribute.into(), approval.into()]);
         let signal =
             SignalReceived { name: name("s"), payload: payload("signal"), signal_id: Some(CANARY.to_owned()), sender: None };
         block_on(store.append_input(key(&id), Input::signal(signal))).unwrap();

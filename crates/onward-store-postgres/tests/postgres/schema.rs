@@ -38,7 +38,7 @@ fn a_database_of_a_newer_program_is_refused_and_left_untouched() {
 }
 
 #[test]
-fn an_address_that_leads_nowhere_says_why() {
+fn an_address_that_leads_nowhere_is_an_error_with_the_reason() {
     let open = |url: &str| block_on(PostgresStore::connect(url, Options::default())).map(drop).unwrap_err();
     assert_eq!(open("postgres://").code(), "database_unusable");
     assert_eq!(open("postgres://nobody@127.0.0.1:1/none").code(), "store_unavailable");

@@ -188,19 +188,19 @@ fn senders_through_two_servers_get_one_index_each_and_repeats_stay_repeats() {
 fn the_clock_of_the_database_judges() {
     let database = database();
     let store = connect(&database, Options::default());
-    let asked = |sql: &str| database.psql(sql).unwrap().parse::<u64>().unwrap();
+    let query_number = |sql: &str| database.psql(sql).unwrap().parse::<u64>().unwrap();
     let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-    let before = asked(clock);
+    let before = query_number(clock);
     let held = start_held(&*store, "r", "w");
-    let after = asked(clock);
+    let after = query_number(clock);
     assert!((Timestamp(before)..=Timestamp(after)).contains(&held.head.created_at));
     block_on(store.heartbeat(worker("w"), seconds(30))).unwrap();
-    let until = asked("SELECT until FROM onward.sessions");
-    assert!((before + 30_000..=asked(clock) + 30_000).contains(&until));
+    let until = query_number("SELECT until FROM onward.sessions");
+    assert!((before + 30_000..=query_number(clock) + 30_000).contains(&until));
 }
 
 #[test]
-fn servers_are_known_for_as_long_as_they_say_so() {
+fn servers_are_known_for_as_long_as_they_announce_themselves() {
     let clock = Arc::new(ManualClock::default());
     let database = database();
     let (one, other) = (connect_at(&database, clock.clone()), connect_at(&database, clock.clone()));

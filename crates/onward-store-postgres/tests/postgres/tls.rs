@@ -58,9 +58,9 @@ fn is_encrypted(cluster: &Cluster, settings: &str) -> bool {
     let id = format!("run-{}", RUNS.fetch_add(1, Ordering::Relaxed));
     block_on(store.start_run(new_run(&id), None)).unwrap();
     block_on(store.check()).unwrap();
-    let asked = "SELECT bool_or(ssl), bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+    let query = "SELECT bool_or(ssl), bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                  WHERE datname = 'postgres' AND client_addr IS NOT NULL";
-    match cluster.psql("postgres", asked).unwrap().as_str() {
+    match cluster.psql("postgres", query).unwrap().as_str() {
         "t|t" => true,
         "f|f" => false,
         mixed => panic!("{settings}: {mixed}"),
@@ -71,12 +71,12 @@ fn is_encrypted(cluster: &Cluster, settings: &str) -> bool {
 fn refused(cluster: &Cluster, settings: &str, why: &str) {
     let error = connect(cluster, settings).map(drop).expect_err(settings);
     assert_eq!(error.code(), "database_untrusted", "{settings}: {error}");
-    let told = format!("{error} {}", error.hint().unwrap_or_default());
-    assert!(told.contains(why) && told.contains("sslrootcert") && !told.contains("hidden-word"), "{settings}: {told}");
+    let text = format!("{error} {}", error.hint().unwrap_or_default());
+    assert!(text.contains(why) && text.contains("sslrootcert") && !text.contains("hidden-word"), "{settings}: {text}");
 }
 
 #[test]
-fn a_database_is_trusted_as_far_as_the_address_asks() {
+fn a_database_is_trusted_as_far_as_the_address_requires() {
     let (ours, others) = (Authority::new(), Authority::new());
     let cluster = ours.cluster(&["127.0.0.1"]);
     let (ca, wrong) = (ours.file(), others.file());

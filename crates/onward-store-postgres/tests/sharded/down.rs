@@ -36,7 +36,7 @@ fn code<T>(answer: Result<T, StoreError>) -> &'static str {
 }
 
 /// Returns the result codes of all operations on one run.
-async fn ask_about(site: &Site, run: &RunKey) -> Vec<(&'static str, &'static str)> {
+async fn call_all_operations(site: &Site, run: &RunKey) -> Vec<(&'static str, &'static str)> {
     let store = &site.store;
     let task = || TaskId { run: run.clone(), generation: 0, call_id: CallId::root(0), incarnation: None };
     let signal = || {
@@ -158,10 +158,10 @@ fn a_database_that_is_down_takes_only_its_own_runs_with_it() {
     // Before it is known to be down, and after.
     for _ in 0..2 {
         block_on(async {
-            for (what, code) in ask_about(&site, &key(&id_in(1, 1))).await {
+            for (what, code) in call_all_operations(&site, &key(&id_in(1, 1))).await {
                 assert_eq!(code, "store_unavailable", "{what}");
             }
-            for (what, code) in ask_about(&site, &key(&id_in(0, 1))).await {
+            for (what, code) in call_all_operations(&site, &key(&id_in(0, 1))).await {
                 assert_ne!(code, "store_unavailable", "{what}");
             }
             for (what, code) in work(&site).await {
@@ -219,25 +219,25 @@ fn when_all_are_down_everything_fails() {
 
 /// SD3: a database that is known to be down gets no requests but the background probe.
 #[test]
-fn a_database_that_is_known_to_be_down_is_not_asked_by_everybody() {
+fn a_database_that_is_known_to_be_down_gets_no_requests() {
     let site = site();
     site.databases[1].be_silent(true);
     block_on(async {
         assert_eq!(site.store.read_run(key(&id_in(1, 0)), None).await.unwrap_err().code(), "store_unavailable");
         site.until([true, false, true]);
-        let asked = site.databases[1].asked();
+        let before = site.databases[1].request_count();
         for _ in 0..100 {
-            for (what, code) in ask_about(&site, &key(&id_in(1, 1))).await {
+            for (what, code) in call_all_operations(&site, &key(&id_in(1, 1))).await {
                 assert_eq!(code, "store_unavailable", "{what}");
             }
             work(&site).await;
         }
-        assert_eq!(site.databases[1].asked(), asked, "the question is under way");
+        assert_eq!(site.databases[1].request_count(), before, "the probe is under way");
     });
 }
 
 #[test]
-fn a_database_that_comes_back_is_asked_again() {
+fn a_database_that_comes_back_gets_requests_again() {
     let site = site();
     for is_silent in [false, true] {
         site.databases[1].refuse(!is_silent);
@@ -285,7 +285,7 @@ fn give_up<T>(question: impl Future<Output = T>) {
 }
 
 #[test]
-fn a_database_that_never_answers_keeps_no_worker_from_being_heard_by_the_others() {
+fn a_database_that_never_answers_delays_no_heartbeat_to_the_others() {
     let site = site();
     let lease = Duration::from_secs(9);
     block_on(async {

@@ -40,16 +40,16 @@ async fn square(_: Ctx, n: u32) -> Result<u32> {
 
 /// Starts children with the given ids and returns the outcome of each.
 async fn parent(ctx: Ctx, ids: Vec<String>) -> Result<Vec<String>> {
-    let mut said = Vec::new();
+    let mut outcomes = Vec::new();
     for id in ids {
         let child = ctx.child::<u32>("square", &3);
         let child = if id.is_empty() { child } else { child.id(&id) };
-        said.push(match child.await {
+        outcomes.push(match child.await {
             Ok(square) => square.to_string(),
             Err(failure) => failure.code,
         });
     }
-    Ok(said)
+    Ok(outcomes)
 }
 
 /// Sleeps a few times.
@@ -70,7 +70,7 @@ async fn result<T: serde::de::DeserializeOwned + Send + 'static>(run: &RunHandle
 
 /// L19.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_parent_hears_that_its_child_would_lie_elsewhere_and_goes_on() {
+async fn a_parent_gets_an_error_for_a_child_of_another_root_and_goes_on() {
     let databases = Databases::new();
     let onward = databases.engine().start().await.unwrap();
     let (root, stranger) = (id_in(0, 0), id_in(1, 0));

@@ -50,9 +50,9 @@ pub struct Faulty {
     silent: Stop,
     /// Suspends lists and outbox reads.
     slow: Stop,
-    asked: AtomicUsize,
+    request_count: AtomicUsize,
     share: Mutex<Option<Shard>>,
-    told: AtomicUsize,
+    broadcast_count: AtomicUsize,
 }
 
 impl Faulty {
@@ -62,9 +62,9 @@ impl Faulty {
             is_down: AtomicBool::default(),
             silent: Stop::default(),
             slow: Stop::default(),
-            asked: AtomicUsize::default(),
+            request_count: AtomicUsize::default(),
             share: Mutex::default(),
-            told: AtomicUsize::default(),
+            broadcast_count: AtomicUsize::default(),
         })
     }
 
@@ -83,17 +83,17 @@ impl Faulty {
     }
 
     /// Returns the number of requests.
-    pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub fn request_count(&self) -> usize {
+        self.request_count.load(Ordering::SeqCst)
     }
 
     /// Returns the number of broadcasts sent through it.
-    pub fn told(&self) -> usize {
-        self.told.load(Ordering::SeqCst)
+    pub fn broadcast_count(&self) -> usize {
+        self.broadcast_count.load(Ordering::SeqCst)
     }
 
     fn gate<'a, T: Send + 'a>(&self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.request_count.fetch_add(1, Ordering::SeqCst);
         if self.silent.is_set() {
             let silent = self.silent.clone();
             return Box::pin(async move {
@@ -124,16 +124,16 @@ impl Store for Faulty {
 
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         self.gate(Box::pin(async move {
-            self.told.fetch_add(1, Ordering::SeqCst);
+            self.broadcast_count.fetch_add(1, Ordering::SeqCst);
             self.inner.broadcast(message).await
         }))
     }
 
     fn read_shard(&self) -> StoreFuture<'_, Option<Shard>> {
         self.gate(Box::pin(async move {
-            let told = self.share.lock().unwrap().clone();
+            let recorded = self.share.lock().unwrap().clone();
             let is_used = !self.inner.list_runs(RunQuery::default()).await?.runs.is_empty();
-            Ok(told.or(is_used.then(|| Shard::all(String::new()))))
+            Ok(recorded.or(is_used.then(|| Shard::all(String::new()))))
         }))
     }
 
@@ -225,7 +225,7 @@ impl Site {
 
 /// Shorter limits than the defaults, so that no test waits long.
 pub const PACE: Pace =
-    Pace { late: Duration::from_millis(20), answer_max: Duration::from_millis(100), ask_every: Duration::from_millis(20) };
+    Pace { late: Duration::from_millis(20), answer_max: Duration::from_millis(100), probe_every: Duration::from_millis(20) };
 
 /// Waits until these databases are up, and the others down.
 pub fn until_up(store: &ShardedStore, up: &[bool]) {

@@ -80,16 +80,16 @@ fn news_for_a_database_that_is_down_wait_and_hide_nothing() {
 }
 
 #[test]
-fn what_is_said_to_others_is_said_once() {
+fn a_broadcast_is_sent_once() {
     let site = Site::new();
     block_on(async {
         site.store.broadcast(vec![1]).await.unwrap();
-        assert_eq!(site.databases.iter().map(|database| database.told()).collect::<Vec<_>>(), [1, 0, 0]);
+        assert_eq!(site.databases.iter().map(|database| database.broadcast_count()).collect::<Vec<_>>(), [1, 0, 0]);
         site.databases[0].refuse(true);
         // At most once: it is unknown whether the first database has sent it.
         site.store.broadcast(vec![2]).await.unwrap_err();
         site.store.broadcast(vec![3]).await.unwrap();
-        assert_eq!(site.databases.iter().map(|database| database.told()).collect::<Vec<_>>(), [1, 1, 0]);
+        assert_eq!(site.databases.iter().map(|database| database.broadcast_count()).collect::<Vec<_>>(), [1, 1, 0]);
         assert!(site.store.read_run(key(&id_in(1, 0)), None).await.unwrap().is_none());
     });
 }

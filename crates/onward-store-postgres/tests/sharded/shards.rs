@@ -27,8 +27,8 @@ fn refused(databases: &[&Arc<Faulty>], why: &str) {
 }
 
 /// Waits until the second database is known to be unusable for this reason.
-fn until_told(store: &ShardedStore, why: &str) {
-    while !store.health()[1].down.as_ref().is_some_and(|(_, told)| told.contains(why)) {
+fn until_down(store: &ShardedStore, why: &str) {
+    while !store.health()[1].down.as_ref().is_some_and(|(_, reason)| reason.contains(why)) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
@@ -89,7 +89,7 @@ fn a_first_opening_that_was_interrupted_is_finished_by_the_next() {
 }
 
 #[test]
-fn a_server_starts_while_a_database_is_down_and_asks_it_before_it_uses_it() {
+fn a_server_starts_while_a_database_is_down_and_checks_it_before_it_uses_it() {
     let [a, b, c] = &databases(3)[..] else { unreachable!() };
     let stranger = &databases(1)[0];
     open(&[a, b, c], "ours").unwrap();
@@ -102,7 +102,7 @@ fn a_server_starts_while_a_database_is_down_and_asks_it_before_it_uses_it() {
         second.refuse(false);
         match is_ours {
             true => until_up(&store, &[true; 3]),
-            false => until_told(&store, "has no recorded shard"),
+            false => until_down(&store, "has no recorded shard"),
         }
         let started = block_on(store.start_run(new_run(there.id.as_str()), None));
         assert_eq!(started.is_ok(), is_ours, "{:?}", started.err());

@@ -2,10 +2,10 @@
 
 use onward_core::event::SignalSent;
 use onward_core::task::TaskOptions;
-use onward_core::{CommitId, CallId, RunId};
+use onward_core::{CallId, CommitId, RunId};
 
-use super::harness::{Harness, approval, completed, key, name, call_id, refused, seconds, settled, signal, task, timer};
 use super::block_on;
+use super::harness::{Harness, approval, call_id, completed, key, name, refused, seconds, settled, signal, task, timer};
 
 pub async fn of_two_commits_with_one_number_one_is_taken(harness: Harness) {
     let held = harness.start_held("r").await;

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use onward_core::event::{CallAdopted, Divergence, RunContinued, RunFailed, SegmentAbandoned, TaskCanceled};
-use onward_core::root_run::root_run;
 use onward_core::ledger::{LedgerSum, SpendBy, SpendQuery, SpendRow};
 use onward_core::projection::Projection;
 use onward_core::reopen::{self, Retry};
+use onward_core::root_run::root_run;
 use onward_core::run::{Commit, Input};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens, day_of};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, Index, CallId, Record, RunId, Status, Timestamp};
+use onward_core::{CallId, Event, Failure, Index, Record, RunId, Status, Timestamp};
 
-use super::harness::{HeldRun, Harness, completed, json, key, call_id, seconds, settled, signal, task_of, terminate, worker};
+use super::harness::{Harness, HeldRun, call_id, completed, json, key, seconds, settled, signal, task_of, terminate, worker};
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
@@ -86,7 +86,7 @@ impl RandomSequence {
         self.harness.pass(span);
         match self.below(18) {
             0 => self.start().await,
-            1 | 2 => self.ask().await,
+            1 | 2 => self.schedule().await,
             3..=6 => self.hand_out().await,
             7..=9 => self.report().await,
             10 => self.repeat_report().await,
@@ -121,7 +121,7 @@ impl RandomSequence {
         self.harness.store().commit(held.commit(events)).await.unwrap();
     }
 
-    async fn ask(&mut self) {
+    async fn schedule(&mut self) {
         let Some(id) = self.some_run() else { return };
         let (number, costs) = (self.number(), self.below(4) > 0);
         let options = TaskOptions { costs, retry: RetryPolicy::attempts(3).delay(seconds(1)), ..TaskOptions::default() };
@@ -235,27 +235,23 @@ impl RandomSequence {
             return;
         }
         let first = commits[self.below(commits.len() as u64) as usize];
-        let range: Vec<&Event> = log.iter().filter(|record| record.index >= first.index).flat_map(|record| &record.events).collect();
+        let range: Vec<&Event> =
+            log.iter().filter(|record| record.index >= first.index).flat_map(|record| &record.events).collect();
         let is_begun = |call_id: &CallId| {
             let is_it = |event: &Event| matches!(event, Event::TaskAttempted(event) if event.call_id == *call_id);
             log.iter().flat_map(|record| &record.events).any(is_it)
         };
-        let asked = range.iter().filter_map(|event| match event {
+        let scheduled = range.iter().filter_map(|event| match event {
             Event::TaskScheduled(event) => Some(event.call_id.clone()),
             _ => None,
         });
-        let (begun, withdrawn): (Vec<CallId>, Vec<CallId>) = asked.partition(is_begun);
+        let (begun, withdrawn): (Vec<CallId>, Vec<CallId>) = scheduled.partition(is_begun);
         self.left += range.iter().filter(|event| matches!(event, Event::TaskAttempted(_))).count();
         let before = log.iter().filter(|record| matches!(record.events.first(), Some(Event::SegmentAbandoned(_)))).count();
         let attempt = u32::try_from(before).unwrap_or(u32::MAX) + 1;
         let (from, to, number) = (first.index, held.horizon, self.number());
-        let divergence = Divergence {
-            index: from,
-            recorded: String::new(),
-            attempted: String::new(),
-            nearest: None,
-            hint: String::new(),
-        };
+        let divergence =
+            Divergence { index: from, recorded: String::new(), attempted: String::new(), nearest: None, hint: String::new() };
         let mut events: Vec<Event> = vec![SegmentAbandoned { from, to, attempt, withdrawn, divergence }.into()];
         let adopted = begun.first().filter(|_| number.is_multiple_of(2)).cloned();
         events.push(match adopted {

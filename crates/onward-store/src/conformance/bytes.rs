@@ -5,7 +5,7 @@ use onward_core::run::{Input, NewRun};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Payload};
 
-use super::harness::{Harness, json, key, name, new_run, call_id, refused, seconds, signal, task};
+use super::harness::{Harness, call_id, json, key, name, new_run, refused, seconds, signal, task};
 use crate::{INLINE_BYTES_MAX, PAYLOAD_BYTES_MAX, READ_BYTES_MAX};
 
 pub async fn bytes_in_are_bytes_out(mut harness: Harness) {

@@ -4,7 +4,7 @@ use onward_core::event::{OnParentClose, SignalSent};
 use onward_core::run::{OutboxMessage, answer_to};
 use onward_core::{Index, RunId, Status};
 
-use super::harness::{HeldRun, Harness, child, completed, hand_over, json, key, name, new_run, call_id, terminate};
+use super::harness::{Harness, HeldRun, call_id, child, completed, hand_over, json, key, name, new_run, terminate};
 use crate::Delete;
 
 pub async fn a_child_answers_its_parent_once(mut harness: Harness) {
@@ -108,7 +108,9 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut harness: Harnes
     let kept = harness.head("p/c").await.parent.unwrap();
     assert!(kept.is_same_call(first) && !kept.is_same_call(second), "the child records the incarnation of its parent");
     for (link, is_for_it) in [(first, false), (second, true)] {
-        let OutboxMessage::Input { to, input } = answer_to(link, &key("p/c").id, Ok(json("1"))) else { panic!("an answer is an input") };
+        let OutboxMessage::Input { to, input } = answer_to(link, &key("p/c").id, Ok(json("1"))) else {
+            panic!("an answer is an input")
+        };
         let answer = harness.store().append_input(to, input).await;
         assert_eq!(answer.err().map(|error| error.code()), (!is_for_it).then_some("run_continued"));
     }

@@ -1,18 +1,18 @@
 //! A run that continues as new closes its log and begins another under the same id, in one write.
 
+use onward_core::conversation::OutsideEntry;
 use onward_core::event::{
     BranchRequested, CarriedSignal, Checkpoint, ChildAwaited, ChildStarted, OnParentClose, RunContinued, UpdateReceived,
 };
-use onward_core::conversation::OutsideEntry;
-use onward_core::run::{Carries, Commit, Input, IdempotencyRecord};
+use onward_core::run::{Carries, Commit, IdempotencyRecord, Input};
 use onward_core::task::{TaskOptions, TaskReport};
-use onward_core::{Event, Index, CallId, RunId, Status};
+use onward_core::{CallId, Event, Index, RunId, Status};
 
-use super::harness::{
-    HeldRun, Harness, approval, child, completed, decision, json, key, name, new_run, pause, call_id, refused, resume, seconds, signal, task,
-    terminate, timer,
-};
 use super::block_on;
+use super::harness::{
+    Harness, HeldRun, approval, call_id, child, completed, decision, json, key, name, new_run, pause, refused, resume, seconds,
+    signal, task, terminate, timer,
+};
 use crate::RunQuery;
 
 pub async fn a_continued_run_begins_a_new_log_under_its_old_name(mut harness: Harness) {
@@ -105,11 +105,11 @@ pub async fn of_two_branches_before_the_first_is_carried_out_one_is_taken(mut ha
 pub async fn of_branches_that_come_at_the_same_time_one_is_taken(harness: Harness) {
     harness.start("r").await;
     let store = harness.store();
-    let asks = |number: u32| {
+    let append_branch = |number: u32| {
         let store = store.clone();
         std::thread::spawn(move || block_on(store.append_input(key("r"), branch(&number.to_string(), None))))
     };
-    let threads: Vec<_> = (0..8).map(asks).collect();
+    let threads: Vec<_> = (0..8).map(append_branch).collect();
     let answers: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     assert_eq!(answers.into_iter().filter_map(Result::err).map(|error| error.code()).collect::<Vec<_>>(), ["branch_pending"; 7]);
     assert_eq!(harness.log("r").await, ["run_started", "branch_requested"]);
@@ -178,8 +178,8 @@ pub async fn a_spawned_child_outlives_a_generation_and_ends_with_the_run(mut har
     // Neither is a child that starts late.
     let claimed = harness.claim("v").await;
     let mut second = HeldRun::new(claimed.iter().find(|run| run.head.key == key("r")).expect("it is pending"));
-    let asked = ChildAwaited { call_id: call_id(0), child: RunId::new("r/a").unwrap() };
-    harness.commit(&mut second, vec![asked.into(), spawned("r/c", 1)]).await;
+    let awaited = ChildAwaited { call_id: call_id(0), child: RunId::new("r/a").unwrap() };
+    harness.commit(&mut second, vec![awaited.into(), spawned("r/c", 1)]).await;
     harness.store().commit(continued(&second)).await.unwrap();
     harness.deliver().await;
     assert_eq!(harness.log("r/a").await, ["run_started", "result_requested"]);
@@ -233,8 +233,8 @@ fn first_checkpoint() -> Checkpoint {
 }
 
 /// Returns a request to branch from the beginning with another entry.
-fn branch(says: &str, id: Option<&str>) -> Input {
-    let entry = OutsideEntry { role: name("user"), content: json(&format!("{says:?}")), idempotency_key: None };
+fn branch(text: &str, id: Option<&str>) -> Input {
+    let entry = OutsideEntry { role: name("user"), content: json(&format!("{text:?}")), idempotency_key: None };
     let request = BranchRequested {
         from: None,
         depth: 0,

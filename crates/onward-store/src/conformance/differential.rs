@@ -40,8 +40,8 @@ async fn compare_stores(
         if let Operation::Start(_, Some(worker)) | Operation::Claim(worker, _) = &operation
             && is_known
         {
-            let heard = Operation::Heartbeat(worker.clone(), SESSION_DEFAULT);
-            assert_eq!(perform(store, &heard).await, perform(reference, &heard).await);
+            let heartbeat = Operation::Heartbeat(worker.clone(), SESSION_DEFAULT);
+            assert_eq!(perform(store, &heartbeat).await, perform(reference, &heartbeat).await);
         }
         if let Operation::Deliver = operation {
             deliver_to_both(store, reference).await;

@@ -2,8 +2,8 @@
 
 use onward_core::Status;
 
-use super::harness::{Harness, key, pause, refused, signal, terminate, worker};
 use super::block_on;
+use super::harness::{Harness, key, pause, refused, signal, terminate, worker};
 
 pub async fn a_run_is_taken_by_its_name_with_what_is_brought(mut harness: Harness) {
     harness.start("a").await;

@@ -3,8 +3,8 @@
 use onward_core::task::TaskOptions;
 use onward_core::{CallId, Status};
 
-use super::harness::{Harness, approval, completed, key, pause, refused, settled, signal, task, terminate};
 use super::block_on;
+use super::harness::{Harness, approval, completed, key, pause, refused, settled, signal, task, terminate};
 
 pub async fn of_terminate_and_complete_the_first_wins(harness: Harness) {
     let held = harness.start_held("a").await;

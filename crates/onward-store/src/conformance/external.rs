@@ -8,7 +8,9 @@ use onward_core::run::{NewRun, Refusal};
 use onward_core::{CommitId, Event, Index, Payload, RunKey, Status};
 
 use super::block_on;
-use super::harness::{HeldRun, Harness, completed, json, key, name, namespaces, new_run, pause, refused, resume, seconds, signal, terminate, worker};
+use super::harness::{
+    Harness, HeldRun, completed, json, key, name, namespaces, new_run, pause, refused, resume, seconds, signal, terminate, worker,
+};
 use crate::{ClaimedRun, Delete, INLINE_BYTES_MAX, Retention, RunQuery, Started, StoreError};
 
 fn events(expected: u64, texts: &[&str]) -> ExternalAppended {
@@ -208,7 +210,8 @@ pub async fn external_runs_are_listed_as_their_engine_says(mut harness: Harness)
     harness.reopen();
     assert_eq!(listed(&harness, &[], Some("pipeline")).await, ["d", "c", "b", "a", "bare"]);
     let page = |cursor: Option<String>| {
-        let query = RunQuery { statuses: vec![Status::Running], limit: 1, cursor, kind: Some(name("pipeline")), ..Default::default() };
+        let query =
+            RunQuery { statuses: vec![Status::Running], limit: 1, cursor, kind: Some(name("pipeline")), ..Default::default() };
         let store = harness.store();
         async move { store.list_runs(query).await.unwrap() }
     };

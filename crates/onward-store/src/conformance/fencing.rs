@@ -1,13 +1,13 @@
 //! L7: after a new claim, nothing with an older epoch is taken.
 
-use std::sync::Arc;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use onward_core::run::Input;
 use onward_core::{Epoch, Status};
 
-use super::harness::{HeldRun, Harness, completed, key, name, pause, refused, seconds, settled, signal, terminate, worker};
 use super::block_on;
+use super::harness::{Harness, HeldRun, completed, key, name, pause, refused, seconds, settled, signal, terminate, worker};
 use crate::{ClaimRuns, SESSION_DEFAULT};
 
 pub async fn a_claim_raises_the_epoch_and_fences_the_holder_before(mut harness: Harness) {

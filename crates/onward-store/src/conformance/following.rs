@@ -18,14 +18,14 @@ pub async fn only_what_is_new_of_a_run_is_read(mut harness: Harness) {
     }
     harness.reopen();
     let outbox = harness.store().read_since(vec![known("a", 2), known("b", 1), known("c", 1), known("nobody", 0)]).await.unwrap();
-    let told = |outbox: &[RunUpdate]| -> Vec<(String, u64, Vec<u64>)> {
+    let summarize = |outbox: &[RunUpdate]| -> Vec<(String, u64, Vec<u64>)> {
         let indexes = |since: &RunUpdate| since.records.iter().map(|record| record.index.0).collect();
-        let mut told: Vec<_> =
+        let mut rows: Vec<_> =
             outbox.iter().map(|since| (since.head.key.id.to_string(), since.head.next_index.0, indexes(since))).collect();
-        told.sort();
-        told
+        rows.sort();
+        rows
     };
-    assert_eq!(told(&outbox), [("a".to_owned(), 3, vec![2]), ("c".to_owned(), 2, vec![1])]);
+    assert_eq!(summarize(&outbox), [("a".to_owned(), 3, vec![2]), ("c".to_owned(), 2, vec![1])]);
     assert_eq!(harness.store().read_since(vec![known("a", 3), known("b", 1)]).await.unwrap(), []);
 }
 

@@ -49,7 +49,9 @@ async fn start_third_turn(harness: &Harness, id: &str) {
     let mut held = harness.start_held_as(run).await;
     for turn in 0..3 {
         let due = harness.now().after(seconds(60));
-        harness.commit(&mut held, vec![task(0, TaskOptions::default()), timer(1, due), approval(2, None), approval(3, None)]).await;
+        harness
+            .commit(&mut held, vec![task(0, TaskOptions::default()), timer(1, due), approval(2, None), approval(3, None)])
+            .await;
         harness.append(id, signal(Some(&format!("s-{turn}")))).await.unwrap();
         harness.append(id, decision(turn, 3, "anna")).await.unwrap();
         harness.read_on(&mut held).await;
@@ -92,9 +94,9 @@ pub async fn a_fork_of_a_later_turn_has_the_logs_before_it(mut harness: Harness)
     let tasks = harness.claim_tasks("t", 10).await;
     let tasks: Vec<_> = tasks.into_iter().filter(|task| task.id.run == key("f")).map(|task| task.id.generation).collect();
     assert_eq!(tasks, [2]);
-    let asked = harness.store().list_waits(Default::default()).await.unwrap();
-    let asked: Vec<_> = asked.iter().filter(|wait| wait.run == key("f")).map(|wait| wait.generation).collect();
-    assert_eq!(asked, [2]);
+    let waits = harness.store().list_waits(Default::default()).await.unwrap();
+    let waits: Vec<_> = waits.iter().filter(|wait| wait.run == key("f")).map(|wait| wait.generation).collect();
+    assert_eq!(waits, [2]);
     // Idempotency records are copied: repeats of signals and decisions are recognized.
     for turn in 0..3 {
         assert!(harness.append("f", signal(Some(&format!("s-{turn}")))).await.unwrap().repeated);

@@ -84,7 +84,10 @@ pub async fn a_filter_finds_what_it_says_and_nothing_else(mut harness: Harness) 
     for text in TEXTS {
         for store in [harness.store(), oracle.clone()] {
             store.start_run(named(text), None).await.unwrap();
-            store.start_run(NewRun { key: RunKey::new(Namespace::new(text).unwrap(), key("r").id), ..new_run("r") }, None).await.unwrap();
+            store
+                .start_run(NewRun { key: RunKey::new(Namespace::new(text).unwrap(), key("r").id), ..new_run("r") }, None)
+                .await
+                .unwrap();
         }
         harness.pass(seconds(1));
     }
@@ -145,7 +148,12 @@ pub async fn any_text_is_a_value_of_an_attribute(mut harness: Harness) {
 pub async fn what_is_done_to_a_run_is_done_to_no_other(mut harness: Harness) {
     for text in TEXTS {
         let mut held = harness.start_held_as(NewRun { key: key(text), ..new_run("x") }).await;
-        harness.commit(&mut held, vec![approval(0, None), task_of(text, 1, TaskOptions { queue: Some(name(text)), ..Default::default() })]).await;
+        harness
+            .commit(
+                &mut held,
+                vec![approval(0, None), task_of(text, 1, TaskOptions { queue: Some(name(text)), ..Default::default() })],
+            )
+            .await;
     }
     harness.reopen();
     for text in TEXTS {

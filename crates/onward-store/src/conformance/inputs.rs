@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use onward_core::event::{ApprovalDecided, SignalReceived, UpdateReceived, WaitCanceled};
 use onward_core::run::Input;
-use onward_core::{Event, Index, Name, Payload, CallId};
+use onward_core::{CallId, Event, Index, Name, Payload};
 
-use super::harness::{Harness, send_many, approval, completed, decision, key, call_id, refused, seconds, settled, signal};
 use super::block_on;
+use super::harness::{Harness, approval, call_id, completed, decision, key, refused, seconds, send_many, settled, signal};
 use crate::StoreError;
 
 pub async fn the_same_signal_id_is_one_input(mut harness: Harness) {
@@ -34,16 +34,22 @@ fn received(id: Option<&str>) -> SignalReceived {
 /// Returns the opposite of [`decision`].
 fn other_decision(ordinal: u32, decision_id: &str) -> Input {
     let (call_id, decision_id) = (call_id(ordinal), decision_id.to_owned());
-    let event =
-        ApprovalDecided { call_id: call_id.clone(), approved: false, feedback: None, decided_by: None, decision_id: decision_id.clone() };
+    let event = ApprovalDecided {
+        call_id: call_id.clone(),
+        approved: false,
+        feedback: None,
+        decided_by: None,
+        decision_id: decision_id.clone(),
+    };
     Input::answer(event, 0, &call_id, &decision_id)
 }
 
 pub async fn the_same_id_with_something_else_to_say_is_refused(mut harness: Harness) {
     let mut held = harness.start_held("r").await;
-    let saying = |amount: u32| Input::signal(SignalReceived { payload: Payload::json(&amount).unwrap(), ..received(Some("a")) });
+    let signal_of =
+        |amount: u32| Input::signal(SignalReceived { payload: Payload::json(&amount).unwrap(), ..received(Some("a")) });
     let named = |name: &str| Input::signal(SignalReceived { name: Name::new(name).unwrap(), ..received(Some("a")) });
-    let first = harness.append("r", saying(1)).await.unwrap();
+    let first = harness.append("r", signal_of(1)).await.unwrap();
     harness.read_on(&mut held).await;
     harness.commit(&mut held, vec![approval(0, None)]).await;
     let decided = harness.append("r", decision(0, 0, "anna")).await.unwrap();
@@ -55,7 +61,7 @@ pub async fn the_same_id_with_something_else_to_say_is_refused(mut harness: Harn
     harness.reopen();
     let (head, log) = (harness.head("r").await, harness.log("r").await);
     for (other, what, index) in [
-        (saying(2), "signal `a`", first.index),
+        (signal_of(2), "signal `a`", first.index),
         (named("other"), "signal `a`", first.index),
         (other_decision(0, "anna"), "answer `anna`", decided.index),
         (update(2), "update `u`", updated.index),
@@ -70,9 +76,7 @@ pub async fn the_same_id_with_something_else_to_say_is_refused(mut harness: Harn
     }
     // Nothing was written, and the first inputs are unchanged.
     assert_eq!((harness.head("r").await, harness.log("r").await), (head, log));
-    for (again, index) in
-        [(saying(1), first.index), (decision(0, 0, "anna"), decided.index), (update(1), updated.index)]
-    {
+    for (again, index) in [(signal_of(1), first.index), (decision(0, 0, "anna"), decided.index), (update(1), updated.index)] {
         let again = harness.append("r", again).await.unwrap();
         assert_eq!((again.index, again.repeated), (index, true));
     }

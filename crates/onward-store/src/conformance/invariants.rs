@@ -54,10 +54,10 @@ async fn check_open(store: &dyn Store, head: &RunHead, log: &Log) {
     assert_eq!(listed, projection.waits.into_values().collect::<Vec<Wait>>(), "L16: open waits of {}", head.key);
     let query = TaskQuery { namespace, run, limit: 1_000, ..Default::default() };
     let listed = store.list_tasks(query).await.unwrap();
-    let said = |task: &Task| (task.id.clone(), task.kind.clone(), task.options.clone(), task.scheduled_at);
-    let mut listed: Vec<_> = listed.iter().map(said).collect();
+    let summary = |task: &Task| (task.id.clone(), task.kind.clone(), task.options.clone(), task.scheduled_at);
+    let mut listed: Vec<_> = listed.iter().map(summary).collect();
     listed.sort_by(|a, b| a.0.call_id.cmp(&b.0.call_id));
-    let known: Vec<_> = projection.tasks.values().map(said).collect();
+    let known: Vec<_> = projection.tasks.values().map(summary).collect();
     assert_eq!(listed, known, "L16: open tasks of {}", head.key);
 }
 

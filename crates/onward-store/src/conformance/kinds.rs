@@ -23,17 +23,17 @@ fn schema(kind: &str, version: Option<&str>, input: &str) -> KindSchemas {
 pub async fn what_a_kind_takes_is_kept_for_its_namespace_kind_and_version(mut harness: Harness) {
     let [namespace, other] = namespaces();
     let own = |kind, version, input| KindSchemas { namespace: namespace.clone(), ..schema(kind, version, input) };
-    let said = [
+    let registered = [
         own("b", None, "1"),
         own("a", Some("v1"), "2"),
         own("a", None, "3"),
         KindSchemas { is_task: true, ..own("a", None, "4") },
         KindSchemas { namespace: other.clone(), ..schema("a", None, "5") },
     ];
-    harness.store().register_kinds(said.to_vec()).await.unwrap();
+    harness.store().register_kinds(registered.to_vec()).await.unwrap();
     let now = harness.now();
     harness.reopen();
-    let [b, a_v1, a, task, foreign] = said.map(|kind| KindSchemas { registered_at: now, ..kind });
+    let [b, a_v1, a, task, foreign] = registered.map(|kind| KindSchemas { registered_at: now, ..kind });
     assert_eq!(harness.store().list_kinds(namespace).await.unwrap(), [a, a_v1, b, task]);
     assert_eq!(harness.store().list_kinds(other).await.unwrap(), [foreign]);
 }

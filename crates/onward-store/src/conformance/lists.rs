@@ -3,11 +3,9 @@
 use onward_core::event::{AttributeSet, OnParentClose, ParentLink, TaskScheduled};
 use onward_core::run::WaitKind;
 use onward_core::task::{TaskCount, TaskOptions};
-use onward_core::{
-    Attribute, AttributeMatch, AttributeValue, Event, Hash, Name, Namespace, Payload, CallId, Status, Timestamp,
-};
+use onward_core::{Attribute, AttributeMatch, AttributeValue, CallId, Event, Hash, Name, Namespace, Payload, Status, Timestamp};
 
-use super::harness::{Harness, approval, key, name, new_run, new_run_of, call_id, refused, seconds};
+use super::harness::{Harness, approval, call_id, key, name, new_run, new_run_of, refused, seconds};
 use crate::{RunPage, RunQuery, WaitQuery, cursor_after};
 
 pub async fn runs_are_listed_newest_first_in_pages(mut harness: Harness) {
@@ -88,11 +86,11 @@ pub async fn questions_of_a_family_are_listed_together(mut harness: Harness) {
         harness.pass(seconds(1));
     }
     harness.reopen();
-    for (asked, expected) in [("r", &ids[..3]), (&ids[2], &ids[..3]), ("r2", &ids[3..4]), (&long, &ids[5..])] {
-        let query = WaitQuery { run: Some(key(asked)), below: true, ..Default::default() };
+    for (id, expected) in [("r", &ids[..3]), (&ids[2], &ids[..3]), ("r2", &ids[3..4]), (&long, &ids[5..])] {
+        let query = WaitQuery { run: Some(key(id)), below: true, ..Default::default() };
         let waits = harness.store().list_waits(query).await.unwrap();
-        assert_eq!(waits.iter().map(|wait| wait.run.id.to_string()).collect::<Vec<_>>(), expected, "query for {asked}");
-        let query = WaitQuery { run: Some(key(asked)), ..Default::default() };
+        assert_eq!(waits.iter().map(|wait| wait.run.id.to_string()).collect::<Vec<_>>(), expected, "query for {id}");
+        let query = WaitQuery { run: Some(key(id)), ..Default::default() };
         assert_eq!(harness.store().list_waits(query).await.unwrap().len(), 1);
     }
 }
@@ -179,8 +177,13 @@ pub async fn what_a_run_is_found_by_changes_with_its_commits(mut harness: Harnes
     let mut held = harness.start_held_as(run).await;
     harness.commit(&mut held, vec![set(0, "stage", Some("paid".into())), set(1, "items", Some(3.into()))]).await;
     harness.reopen();
-    let found = async |harness: &Harness, name_: &str, text: &str| harness.store().list_runs(found_by(name_, text)).await.unwrap().runs.len();
-    assert_eq!([found(&harness, "stage", "new").await, found(&harness, "stage", "paid").await, found(&harness, "items", "3").await], [0, 1, 1]);
+    let found = async |harness: &Harness, name_: &str, text: &str| {
+        harness.store().list_runs(found_by(name_, text)).await.unwrap().runs.len()
+    };
+    assert_eq!(
+        [found(&harness, "stage", "new").await, found(&harness, "stage", "paid").await, found(&harness, "items", "3").await],
+        [0, 1, 1]
+    );
     assert_eq!(harness.head("r").await.attributes, [attribute("items", 3), attribute("stage", "paid")]);
     harness.check_run(&super::harness::key("r")).await;
     harness.append("r", super::harness::signal(None)).await.unwrap();
@@ -214,7 +217,8 @@ pub async fn open_tasks_are_counted_by_queue_and_kind(mut harness: Harness) {
         let (call_id, kind, input) = (CallId::root(call_id), Name::new(kind).unwrap(), Payload::null());
         Event::from(TaskScheduled { call_id, kind, input_hash: Hash::of(&input), input, options })
     };
-    let events = vec![schedule(0, None, "mail"), schedule(1, None, "mail"), schedule(2, Some("slow"), "mail"), schedule(3, None, "bill")];
+    let events =
+        vec![schedule(0, None, "mail"), schedule(1, None, "mail"), schedule(2, Some("slow"), "mail"), schedule(3, None, "bill")];
     harness.commit(&mut held, events).await;
     let since = harness.now();
     harness.pass(seconds(1));
@@ -222,8 +226,10 @@ pub async fn open_tasks_are_counted_by_queue_and_kind(mut harness: Harness) {
     assert_eq!(claimed.len(), 1);
     harness.reopen();
     let counts = harness.store().count_tasks(Namespace::default()).await.unwrap();
-    let shown: Vec<_> =
-        counts.iter().map(|count| (count.queue.as_ref().map(Name::as_str), count.kind.as_str(), count.queued, count.running)).collect();
+    let shown: Vec<_> = counts
+        .iter()
+        .map(|count| (count.queue.as_ref().map(Name::as_str), count.kind.as_str(), count.queued, count.running))
+        .collect();
     assert_eq!(shown, [(None, "bill", 1, 0), (None, "mail", 1, 1), (Some("slow"), "mail", 1, 0)]);
     assert!(counts.iter().all(|count| count.oldest_at == Some(since) && count.quarantined == 0), "{counts:?}");
     harness.append("r", super::harness::pause()).await.unwrap();

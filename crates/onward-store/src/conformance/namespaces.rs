@@ -4,7 +4,7 @@ use onward_core::run::NewRun;
 use onward_core::task::{RetryPolicy, TaskOptions, TaskReport};
 use onward_core::{Failure, Namespace, RunKey, Status};
 
-use super::harness::{HeldRun, Harness, key, namespaces, new_run, seconds, settled, signal, task, worker};
+use super::harness::{Harness, HeldRun, key, namespaces, new_run, seconds, settled, signal, task, worker};
 use crate::SESSION_DEFAULT;
 
 /// More than any store caches of one queue.

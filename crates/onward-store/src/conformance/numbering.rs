@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use onward_core::Index;
 
-use super::harness::{Harness, key, refused, settled, signal, timer};
 use super::block_on;
+use super::harness::{Harness, key, refused, settled, signal, timer};
 
 pub async fn inputs_and_commits_share_one_numbering_without_gaps(mut harness: Harness) {
     let mut held = harness.start_held("r").await;

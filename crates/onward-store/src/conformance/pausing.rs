@@ -6,7 +6,9 @@ use onward_core::run::{Commit, Input};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Status};
 
-use super::harness::{HeldRun, Harness, completed, json, key, name, pause, call_id, refused, resume, seconds, settled, signal, task, timer, worker};
+use super::harness::{
+    Harness, HeldRun, call_id, completed, json, key, name, pause, refused, resume, seconds, settled, signal, task, timer, worker,
+};
 
 pub async fn a_paused_run_takes_inputs_but_no_commits_and_no_claims(mut harness: Harness) {
     let held = harness.start_held("r").await;

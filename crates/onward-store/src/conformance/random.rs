@@ -344,8 +344,8 @@ impl World {
     fn decide(&mut self) -> Operation {
         let token = ["anna", "ben"][self.below(2) as usize];
         let latest = self.below(6) as usize;
-        let asked = self.questions.iter().rev().nth(latest).cloned();
-        let (run, generation, call_id) = asked.unwrap_or_else(|| (self.run(), 0, call_id(self.used_call_id())));
+        let question = self.questions.iter().rev().nth(latest).cloned();
+        let (run, generation, call_id) = question.unwrap_or_else(|| (self.run(), 0, call_id(self.used_call_id())));
         Operation::Append(run, Box::new(decision(generation, call_id.ordinal(), token)))
     }
 

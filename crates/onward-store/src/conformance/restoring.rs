@@ -7,7 +7,9 @@ use onward_core::task::{EffectClass, TaskOptions, TaskReport, idempotency_key};
 use onward_core::{Epoch, Event, Failure, Index, Record, Status};
 
 use super::block_on;
-use super::harness::{HeldRun, Harness, approval, completed, decision, json, key, call_id, refused, resume, seconds, settled, signal, task, timer};
+use super::harness::{
+    Harness, HeldRun, approval, call_id, completed, decision, json, key, refused, resume, seconds, settled, signal, task, timer,
+};
 use crate::{Delete, Restore, RestoreRun, Restored, StoreError, TaskQuery};
 
 async fn restore(harness: &Harness, id: &str, logs: Vec<Vec<Record>>) -> Result<Restored, StoreError> {
@@ -215,8 +217,8 @@ pub async fn a_question_of_a_retried_run_keeps_its_id(mut harness: Harness) {
     let again = reopened(&harness, "r", "a").await;
     retry(&harness, "r", 0, "a", again).await.unwrap();
     harness.reopen();
-    let asked = harness.store().list_waits(Default::default()).await.unwrap();
-    assert_eq!((asked.len(), asked[0].generation), (1, 0));
+    let waits = harness.store().list_waits(Default::default()).await.unwrap();
+    assert_eq!((waits.len(), waits[0].generation), (1, 0));
     refused(harness.append("r", decision(1, 1, "anna")).await, "wait_not_found");
     assert!(!harness.append("r", decision(0, 1, "anna")).await.unwrap().repeated);
     refused(harness.append("r", decision(0, 1, "ben")).await, "signal_lost");
@@ -305,9 +307,9 @@ pub async fn a_fork_is_a_run_of_its_own(mut harness: Harness) {
     let head = harness.head("f").await;
     assert_eq!((head.status, head.created_at, head.generation), (Status::Pending, harness.now(), 0));
     // Both approvals are open in the fork under its own key, whatever became of the original's.
-    let asked = harness.store().list_waits(Default::default()).await.unwrap();
-    let own = asked.iter().filter(|wait| wait.run == key("f")).count();
-    assert_eq!((own, asked.len() - own), (2, 1));
+    let waits = harness.store().list_waits(Default::default()).await.unwrap();
+    let own = waits.iter().filter(|wait| wait.run == key("f")).count();
+    assert_eq!((own, waits.len() - own), (2, 1));
     assert!(!harness.append("f", decision(0, 3, "ben")).await.unwrap().repeated);
     assert_eq!(harness.records("r").await, before);
     // Timers keep their remaining time: sixty seconds, of which none had passed at the fork point.
@@ -341,7 +343,8 @@ pub async fn what_must_not_be_done_twice_is_not_done_again_in_a_fork(mut harness
     for id in ["early", "reset"] {
         let log = harness.records(id).await;
         let events = || log.iter().flat_map(|record| &record.events);
-        let unknown = events().filter(|event| matches!(event, Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown"));
+        let unknown =
+            events().filter(|event| matches!(event, Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown"));
         let completed = events().filter(|event| matches!(event, Event::TaskCompleted(_)));
         assert_eq!((unknown.count(), completed.count()), (1, 1), "{id}: {log:?}");
         let query = TaskQuery { run: Some(key(id)), limit: 9, ..Default::default() };
@@ -412,13 +415,15 @@ pub async fn a_reset_ends_the_original(harness: Harness) {
     assert_eq!(harness.deliver().await, 1);
     assert_eq!(harness.head("r").await.status, Status::Terminated);
     assert_eq!(harness.head("f").await.status, Status::Pending);
-    let Some(Event::TerminateRequested(end)) = harness.records("r").await.last().and_then(|record| record.events.last().cloned()) else {
+    let Some(Event::TerminateRequested(end)) = harness.records("r").await.last().and_then(|record| record.events.last().cloned())
+    else {
         panic!("it was terminated");
     };
     assert_eq!(end.reset_to.map(|id| id.to_string()), Some("f".to_owned()));
     // Z5: a run has at most one successor; the same reset again returns it, and a fork is not a successor.
     let (head, log) = (harness.head("r").await, harness.records("r").await);
-    let wanted = |id: &str, index, is_reset| reopen::fork(&head, Vec::new(), &log, &fork(id, index, is_reset), harness.now()).map(drop);
+    let wanted =
+        |id: &str, index, is_reset| reopen::fork(&head, Vec::new(), &log, &fork(id, index, is_reset), harness.now()).map(drop);
     let refusal = wanted("g", 0, true).unwrap_err();
     assert_eq!(refusal, Refusal::AlreadyReset { key: key("r"), successor: key("f").id });
     assert_eq!((wanted("f", 4, true), wanted("g", 0, false)), (Ok(()), Ok(())));

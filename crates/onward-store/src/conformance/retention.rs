@@ -8,8 +8,10 @@ use onward_core::event::{OnParentClose, RunContinued};
 use onward_core::task::{TaskId, TaskOptions, TaskReport};
 use onward_core::{Index, RunKey};
 
-use super::harness::{Harness, child, completed, json, key, name, new_run, new_run_of, refused, seconds, signal, task, terminate};
 use super::block_on;
+use super::harness::{
+    Harness, child, completed, json, key, name, new_run, new_run_of, refused, seconds, signal, task, terminate,
+};
 use crate::{Delete, DeletedQuery, Retention, StoreError};
 
 pub async fn an_open_run_cannot_be_deleted(harness: Harness) {

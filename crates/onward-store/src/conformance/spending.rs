@@ -9,13 +9,13 @@ use onward_core::reopen::{self, Retry};
 use onward_core::run::{Input, NewRun};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens};
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, Index, Namespace, CallId, Status, Timestamp};
+use onward_core::{CallId, Event, Failure, Index, Namespace, Status, Timestamp};
 
-use super::harness::{
-    HeldRun, Harness, child, completed, json, key, name, new_run, new_run_of, call_id, refused, seconds, settled, signal, task, task_of,
-    terminate,
-};
 use super::forking::{checkpoint, forked, put};
+use super::harness::{
+    Harness, HeldRun, call_id, child, completed, json, key, name, new_run, new_run_of, refused, seconds, settled, signal, task,
+    task_of, terminate,
+};
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
@@ -47,13 +47,13 @@ fn cost_in(totals: &SpendTotals) -> Cost {
     cost(totals.attempts, totals.unknown, totals.tokens.total(), totals.cost.0)
 }
 
-async fn asked(harness: &Harness, query: SpendQuery) -> Vec<(String, Cost)> {
+async fn query_spend(harness: &Harness, query: SpendQuery) -> Vec<(String, Cost)> {
     let rows = harness.store().spend(query).await.unwrap();
     rows.iter().map(|row| (row.name.clone(), cost_in(&row.totals))).collect()
 }
 
 async fn ledger(harness: &Harness, by: SpendBy) -> Vec<(String, Cost)> {
-    asked(harness, SpendQuery::by(by)).await
+    query_spend(harness, SpendQuery::by(by)).await
 }
 
 fn options() -> TaskOptions {
@@ -61,7 +61,7 @@ fn options() -> TaskOptions {
 }
 
 /// Starts a run that waits for a task with a cost.
-async fn asking(harness: &Harness) -> HeldRun {
+async fn start_waiting(harness: &Harness) -> HeldRun {
     let mut held = harness.start_held("r").await;
     harness.commit(&mut held, vec![task_of("mail", 0, options())]).await;
     held
@@ -105,7 +105,7 @@ async fn report_late_cost(harness: &Harness, task: &Task, task_report: TaskRepor
 }
 
 pub async fn an_attempt_is_unknown_until_it_says_what_it_cost(mut harness: Harness) {
-    asking(&harness).await;
+    start_waiting(&harness).await;
     let task = begin(&harness).await;
     assert_eq!((harness.head("r").await.status, cost_of(&harness, "r").await), (Status::Waiting, cost(1, 1, 0, 0)));
     report(&harness, &task, spent(&task, done(), 7)).await.unwrap();
@@ -117,7 +117,7 @@ pub async fn an_attempt_is_unknown_until_it_says_what_it_cost(mut harness: Harne
 }
 
 pub async fn a_failed_attempt_is_counted_and_wakes_no_worker(mut harness: Harness) {
-    asking(&harness).await;
+    start_waiting(&harness).await;
     let task = begin(&harness).await;
     report(&harness, &task, spent(&task, TaskReport::Failed(Failure::retryable("busy")), 3)).await.unwrap();
     harness.reopen();
@@ -134,7 +134,7 @@ pub async fn a_failed_attempt_is_counted_and_wakes_no_worker(mut harness: Harnes
 }
 
 pub async fn an_attempt_that_says_nothing_stays_unknown(harness: Harness) {
-    asking(&harness).await;
+    start_waiting(&harness).await;
     let task = begin(&harness).await;
     report(&harness, &task, done()).await.unwrap();
     assert_eq!(cost_of(&harness, "r").await, cost(1, 1, 0, 0));
@@ -150,7 +150,7 @@ pub async fn a_task_that_only_happened_to_cost_something_is_counted_too(harness:
 }
 
 pub async fn a_report_whose_answer_was_lost_is_counted_once(mut harness: Harness) {
-    asking(&harness).await;
+    start_waiting(&harness).await;
     let task = begin(&harness).await;
     report(&harness, &task, spent(&task, done(), 7)).await.unwrap();
     harness.reopen();
@@ -159,7 +159,7 @@ pub async fn a_report_whose_answer_was_lost_is_counted_once(mut harness: Harness
 }
 
 pub async fn a_report_is_counted_once_also_when_its_run_has_gone_on(mut harness: Harness) {
-    let mut held = asking(&harness).await;
+    let mut held = start_waiting(&harness).await;
     let task = begin(&harness).await;
     report(&harness, &task, spent(&task, done(), 7)).await.unwrap();
     harness.read_on(&mut held).await;
@@ -178,7 +178,7 @@ async fn last_events(harness: &Harness, id: &str) -> Vec<&'static str> {
 }
 
 pub async fn an_outcome_and_what_it_has_cost_are_one_record(mut harness: Harness) {
-    asking(&harness).await;
+    start_waiting(&harness).await;
     let task = begin(&harness).await;
     report(&harness, &task, spent(&task, done(), 7)).await.unwrap();
     harness.reopen();
@@ -188,7 +188,7 @@ pub async fn an_outcome_and_what_it_has_cost_are_one_record(mut harness: Harness
 }
 
 pub async fn an_outcome_is_taken_whatever_becomes_of_its_cost(mut harness: Harness) {
-    asking(&harness).await;
+    start_waiting(&harness).await;
     let task = begin(&harness).await;
     let task_report = spent(&task, done(), 7);
     let ended = task_report.attempt_ended(&task.id, task.claim).unwrap();
@@ -209,13 +209,14 @@ pub async fn an_outcome_is_taken_whatever_becomes_of_its_cost(mut harness: Harne
 }
 
 pub async fn a_task_that_failed_at_a_cost_is_tried_again_with_its_run(mut harness: Harness) {
-    let mut held = asking(&harness).await;
+    let mut held = start_waiting(&harness).await;
     let task = begin(&harness).await;
     let failure = Failure::fatal("no paper");
     report(&harness, &task, spent(&task, TaskReport::Failed(failure.clone()), 7)).await.unwrap();
     harness.read_on(&mut held).await;
     harness.commit(&mut held, vec![RunFailed { failure, attempts: None }.into()]).await;
-    let again = reopen::retry(&harness.head("r").await, &harness.records("r").await, &Retry::new("again"), harness.now()).unwrap();
+    let again =
+        reopen::retry(&harness.head("r").await, &harness.records("r").await, &Retry::new("again"), harness.now()).unwrap();
     let what = Restore::Retry { after: 0, log: again.records, request_id: "again".to_owned() };
     harness.store().restore_run(RestoreRun { key: key("r"), what, outbox: again.outbox }).await.unwrap();
     harness.reopen();
@@ -227,7 +228,7 @@ pub async fn a_task_that_failed_at_a_cost_is_tried_again_with_its_run(mut harnes
 }
 
 pub async fn an_attempt_whose_worker_was_lost_is_counted_beside_the_next_one(mut harness: Harness) {
-    asking(&harness).await;
+    start_waiting(&harness).await;
     let lost = begin(&harness).await;
     harness.pass(seconds(30));
     harness.expire().await;
@@ -243,7 +244,7 @@ pub async fn an_attempt_whose_worker_was_lost_is_counted_beside_the_next_one(mut
 }
 
 pub async fn what_comes_late_is_counted_in_the_generation_that_there_is(mut harness: Harness) {
-    let mut held = asking(&harness).await;
+    let mut held = start_waiting(&harness).await;
     let task = begin(&harness).await;
     held.horizon = held.horizon.plus(1);
     harness.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
@@ -255,7 +256,7 @@ pub async fn what_comes_late_is_counted_in_the_generation_that_there_is(mut harn
 }
 
 pub async fn a_closed_run_is_told_nothing_more(harness: Harness) {
-    asking(&harness).await;
+    start_waiting(&harness).await;
     let task = begin(&harness).await;
     harness.append("r", terminate()).await.unwrap();
     refused(report_late_cost(&harness, &task, spent(&task, done(), 9)).await, "run_closed");
@@ -304,15 +305,15 @@ pub async fn the_ledger_is_asked_by_model_day_run_and_tree(mut harness: Harness)
     let days = ledger(&harness, SpendBy::Day).await;
     assert_eq!(days.iter().map(|(_, cost)| cost.tokens).collect::<Vec<_>>(), [4, 3], "the newest first");
     let query = || SpendQuery::by(SpendBy::Run);
-    assert_eq!(asked(&harness, SpendQuery { limit: 1, ..query() }).await, [row("b", 1, 0, 4)]);
+    assert_eq!(query_spend(&harness, SpendQuery { limit: 1, ..query() }).await, [row("b", 1, 0, 4)]);
     let tree = SpendQuery { tree: Some(key("a/7").id), ..query() };
-    assert_eq!(asked(&harness, tree.clone()).await, [row("a/0", 1, 0, 2), row("a", 1, 0, 1)]);
-    assert_eq!(asked(&harness, SpendQuery { from: Some(harness.now()), ..tree }).await, []);
-    assert_eq!(asked(&harness, SpendQuery { from: Some(harness.now()), ..query() }).await.len(), 2);
+    assert_eq!(query_spend(&harness, tree.clone()).await, [row("a/0", 1, 0, 2), row("a", 1, 0, 1)]);
+    assert_eq!(query_spend(&harness, SpendQuery { from: Some(harness.now()), ..tree }).await, []);
+    assert_eq!(query_spend(&harness, SpendQuery { from: Some(harness.now()), ..query() }).await.len(), 2);
     let midnight = Timestamp(harness.now().0 - harness.now().0 % DAY.as_millis() as u64);
-    assert_eq!(asked(&harness, SpendQuery { until: Some(midnight), ..query() }).await.len(), 2);
+    assert_eq!(query_spend(&harness, SpendQuery { until: Some(midnight), ..query() }).await.len(), 2);
     let elsewhere = Namespace::new("elsewhere").unwrap();
-    assert_eq!(asked(&harness, SpendQuery { namespace: elsewhere, ..query() }).await, []);
+    assert_eq!(query_spend(&harness, SpendQuery { namespace: elsewhere, ..query() }).await, []);
 }
 
 /// LG4: deletion does not change the ledger.
@@ -344,7 +345,7 @@ pub async fn what_a_deleted_run_has_cost_stays_in_the_ledger(mut harness: Harnes
 
 /// LG3 for a restored run of several generations, where the cost of an attempt is recorded in a later generation than its start.
 pub async fn a_restored_run_has_the_rows_that_its_logs_say(mut harness: Harness) {
-    let mut held = asking(&harness).await;
+    let mut held = start_waiting(&harness).await;
     let task = begin(&harness).await;
     held.horizon = held.horizon.plus(1);
     harness.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
@@ -455,7 +456,11 @@ pub async fn a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spen
     let budget = Some(Budget::default().tokens(20));
     harness.append("r", Input::new(RunResumed { budget })).await.unwrap();
     harness.reopen();
-    assert_eq!((left(&harness, "r").await.tokens, left(&harness, "r").await.seconds), (Some(6), Some(3_600)), "the other limit stays");
+    assert_eq!(
+        (left(&harness, "r").await.tokens, left(&harness, "r").await.seconds),
+        (Some(6), Some(3_600)),
+        "the other limit stays"
+    );
     assert_eq!(harness.claim_tasks("t", 10).await.len(), 1);
     harness.log("r").await;
 }
@@ -498,7 +503,7 @@ pub async fn a_run_whose_time_is_over_begins_no_attempt(mut harness: Harness) {
 /// BG2.
 pub async fn what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended(mut harness: Harness) {
     let mut held = harness.start_held_as(budgeted("p", Budget::default().tokens(100))).await;
-    let asks = |id: &str, ordinal, tokens: Option<u64>| match child(id, ordinal, OnParentClose::Cancel) {
+    let child_with_budget = |id: &str, ordinal, tokens: Option<u64>| match child(id, ordinal, OnParentClose::Cancel) {
         Event::ChildStarted(mut event) => {
             event.budget = tokens.map(|tokens| Budget::default().tokens(tokens));
             Event::ChildStarted(event)
@@ -506,7 +511,12 @@ pub async fn what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended(mu
         other => other,
     };
     // In order: the second gets half of what the first leaves, the third no more than there is, the fourth nothing.
-    let children = vec![asks("p/0", 0, Some(60)), asks("p/1", 1, None), asks("p/2", 2, Some(60)), asks("p/3", 3, None)];
+    let children = vec![
+        child_with_budget("p/0", 0, Some(60)),
+        child_with_budget("p/1", 1, None),
+        child_with_budget("p/2", 2, Some(60)),
+        child_with_budget("p/3", 3, None),
+    ];
     harness.commit(&mut held, children).await;
     harness.deliver().await;
     harness.reopen();
@@ -543,7 +553,7 @@ pub async fn a_budget_goes_along_when_a_run_continues_as_new(mut harness: Harnes
 
 /// A commit waits even if the worker has not read a quiet input (R3), but not if another input behind it is unread.
 pub async fn quiet_inputs_keep_no_run_from_waiting(mut harness: Harness) {
-    let mut held = asking(&harness).await;
+    let mut held = start_waiting(&harness).await;
     let task = begin(&harness).await;
     harness.commit(&mut held, vec![task_of("mail", 1, options())]).await;
     assert_eq!(harness.head("r").await.status, Status::Waiting, "only the start of an attempt is unread");

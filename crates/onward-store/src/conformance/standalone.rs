@@ -90,8 +90,8 @@ pub async fn a_canceled_or_terminated_run_is_not_claimable(mut harness: Harness)
 pub async fn it_takes_nothing_that_is_for_workflows(harness: Harness) {
     start(&harness, TaskOptions::default()).await;
     let pause = RunPaused::because(onward_core::event::PauseReason::Requested, "");
-    let ask = Input::new(CancelRequested { reason: String::new() });
-    for input in [signal(None), signal(Some("a")), Input::new(pause), ask] {
+    let cancel = Input::new(CancelRequested { reason: String::new() });
+    for input in [signal(None), signal(Some("a")), Input::new(pause), cancel] {
         refused(harness.store().append_input(key("t"), input).await, "run_is_task");
     }
     let mut with_signal = new_task("u", TaskOptions::default());

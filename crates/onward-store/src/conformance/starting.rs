@@ -3,8 +3,8 @@
 use onward_core::run::NewRun;
 use onward_core::{Index, Namespace, RunId, RunKey, Status};
 
-use super::harness::{Harness, by_log, decision, json, key, name, new_run, new_run_of, refused, seconds, signal, worker};
 use super::block_on;
+use super::harness::{Harness, by_log, decision, json, key, name, new_run, new_run_of, refused, seconds, signal, worker};
 
 pub async fn the_same_start_twice_is_one_run(mut harness: Harness) {
     let with = |text: &str| {

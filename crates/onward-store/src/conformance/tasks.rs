@@ -5,10 +5,10 @@ use std::sync::Arc;
 use onward_core::event::TaskCanceled;
 use onward_core::spend::Spend;
 use onward_core::task::{EffectClass, PANICKED, RetryPolicy, Task, TaskOptions, TaskReport, TaskState};
-use onward_core::{Event, Failure, CallId, WorkerId};
+use onward_core::{CallId, Event, Failure, WorkerId};
 
-use super::harness::{Harness, json, key, name, call_id, refused, seconds, task, task_of, terminate, worker};
 use super::block_on;
+use super::harness::{Harness, call_id, json, key, name, refused, seconds, task, task_of, terminate, worker};
 use crate::{ClaimTasks, StoreError, TaskQuery};
 
 pub async fn a_task_is_offered_once_while_its_lease_is_valid(mut harness: Harness) {
@@ -184,7 +184,8 @@ pub async fn a_task_that_moved_is_not_lost_by_the_session_before(mut harness: Ha
 pub async fn every_attempt_that_began_has_its_own_number(mut harness: Harness) {
     let class = Some(EffectClass::AtLeastOnce);
     schedule(&harness, TaskOptions { class, retry: RetryPolicy::attempts(2), ..TaskOptions::default() }).await;
-    let ends = [Some(TaskReport::Interrupted), Some(TaskReport::WorkerLost), None, Some(TaskReport::Failed(Failure::retryable("busy")))];
+    let ends =
+        [Some(TaskReport::Interrupted), Some(TaskReport::WorkerLost), None, Some(TaskReport::Failed(Failure::retryable("busy")))];
     for (number, end) in (1..).zip(ends) {
         let task = claim_one(&harness).await;
         assert_eq!(task.attempt, number);
@@ -263,7 +264,14 @@ pub async fn concurrent_claims_never_share_a_task(harness: Harness) {
                 let mut count = 0;
                 loop {
                     let (worker, kinds) = (worker(&format!("t{id}")), Arc::new(vec![name("mail")]));
-                    let request = ClaimTasks { worker, namespace: Default::default(), queues: vec![None], kinds, limit: 3, lease: seconds(30) };
+                    let request = ClaimTasks {
+                        worker,
+                        namespace: Default::default(),
+                        queues: vec![None],
+                        kinds,
+                        limit: 3,
+                        lease: seconds(30),
+                    };
                     let tasks = block_on(store.claim_tasks(request)).unwrap();
                     if tasks.is_empty() {
                         return count;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use onward_core::event::{PromiseCreated, StepFailed, TaskScheduled, TimerStarted, WaitCanceled};
 use onward_core::task::TaskOptions;
-use onward_core::{Event, Failure, Hash, CALL_ID_PARTS_MAX, CallId};
+use onward_core::{CALL_ID_PARTS_MAX, CallId, Event, Failure, Hash};
 
-use super::harness::{Harness, completed, json, key, name, call_id, refused, seconds, task, timer, worker};
+use super::harness::{Harness, call_id, completed, json, key, name, refused, seconds, task, timer, worker};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -63,7 +63,7 @@ pub async fn a_call_id_may_be_as_deep_as_the_bound_and_no_deeper(mut harness: Ha
     };
     let mut held = harness.start_held("r").await;
     let due_at = harness.now().after(seconds(10));
-    let asked = |parts: usize| -> Vec<Event> {
+    let deep_calls = |parts: usize| -> Vec<Event> {
         let input = json("[]");
         let (kind, options, input_hash) = (name("mail"), TaskOptions::default(), Hash::of(&input));
         vec![
@@ -72,11 +72,11 @@ pub async fn a_call_id_may_be_as_deep_as_the_bound_and_no_deeper(mut harness: Ha
             PromiseCreated { call_id: deep(parts, 2), name: name("p"), deadline: None }.into(),
         ]
     };
-    for event in asked(CALL_ID_PARTS_MAX + 2) {
+    for event in deep_calls(CALL_ID_PARTS_MAX + 2) {
         refused(harness.store().commit(held.commit(vec![event])).await, "commit_malformed");
     }
     assert_eq!(harness.log("r").await, ["run_started"]);
-    harness.commit(&mut held, asked(CALL_ID_PARTS_MAX)).await;
+    harness.commit(&mut held, deep_calls(CALL_ID_PARTS_MAX)).await;
     harness.reopen();
     let tasks: Vec<CallId> = harness.claim_tasks("t", 10).await.into_iter().map(|task| task.id.call_id).collect();
     assert_eq!((tasks, harness.waits().await), (vec![deep(CALL_ID_PARTS_MAX, 1)], vec![deep(CALL_ID_PARTS_MAX, 2)]));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_core::task::TaskOptions;
 use onward_core::{Index, Status};
 
-use super::harness::{Harness, send_many, completed, key, seconds, settled, signal, task, timer};
+use super::harness::{Harness, completed, key, seconds, send_many, settled, signal, task, timer};
 use crate::{Change, Listener};
 
 pub async fn a_commit_that_waits_over_an_unread_input_leaves_the_run_pending(mut harness: Harness) {
@@ -103,7 +103,8 @@ impl Recorder {
     /// Waits for notifications, which a store sends on its own thread. The timeout only ends a failing test.
     fn wait_for(&self, done: impl Fn(&ReceivedChanges) -> bool) -> ReceivedChanges {
         let received = self.received.lock().unwrap();
-        let (received, limit) = self.changed.wait_timeout_while(received, Duration::from_secs(300), |received| !done(received)).unwrap();
+        let (received, limit) =
+            self.changed.wait_timeout_while(received, Duration::from_secs(300), |received| !done(received)).unwrap();
         assert!(!limit.timed_out(), "listeners received {} records, {} runs", received.indexes.len(), received.pending);
         received.clone()
     }
@@ -118,7 +119,8 @@ impl Listener for Recorder {
             Change::TaskQueued { .. } => received.queued += 1,
             Change::DueAt(at) => received.due.push(*at),
             Change::OutboxGrew => received.outbox_messages += 1,
-            Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Broadcast { .. } | Change::Missed => {} // remote changes
+            // Remote changes.
+            Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Broadcast { .. } | Change::Missed => {}
         }
         self.changed.notify_all();
     }

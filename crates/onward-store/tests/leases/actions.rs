@@ -3,7 +3,7 @@
 use crate::decide::Kind;
 use crate::guards::{Guard, Rules};
 use crate::rows::{LEASE, Op};
-use crate::world::{RequestState, Server, Stage, Story, World};
+use crate::world::{RequestState, Scenario, Server, Stage, World};
 
 /// One step of the model. The number is the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,11 +78,11 @@ impl Action {
 }
 
 impl World {
-    pub fn actions(&self, rules: Rules, story: Story) -> Vec<Action> {
+    pub fn actions(&self, rules: Rules, scenario: Scenario) -> Vec<Action> {
         let mut found = Vec::new();
         for (number, server) in self.servers.iter().enumerate() {
             match server.up {
-                true => self.actions_of(rules, story, number, server, &mut found),
+                true => self.actions_of(rules, scenario, number, server, &mut found),
                 false => found.push(A::Restarts(number)),
             }
         }
@@ -100,8 +100,8 @@ impl World {
         found
     }
 
-    fn actions_of(&self, rules: Rules, story: Story, at: usize, server: &Server, found: &mut Vec<Action>) {
-        self.client_actions(story, at, found);
+    fn actions_of(&self, rules: Rules, scenario: Scenario, at: usize, server: &Server, found: &mut Vec<Action>) {
+        self.client_actions(scenario, at, found);
         match &server.append {
             None => {
                 let free = !self.is_run_locked() && (!server.reports() || !self.is_task_locked());
@@ -124,18 +124,18 @@ impl World {
             }
         }
         self.pool_actions(rules, at, server, found);
-        self.worker_actions(rules, story, at, server, found);
+        self.worker_actions(rules, scenario, at, server, found);
         found.extend((self.faults > 0).then_some(A::Crashes(at)));
     }
 
-    fn client_actions(&self, story: Story, at: usize, found: &mut Vec<Action>) {
+    fn client_actions(&self, scenario: Scenario, at: usize, found: &mut Vec<Action>) {
         let RequestState::Acknowledged = self.client.start else {
-            let asks = matches!(self.client.start, RequestState::Not | RequestState::Unknown);
-            return found.extend(asks.then_some(A::ClientStarts(at)));
+            let may_request = matches!(self.client.start, RequestState::Not | RequestState::Unknown);
+            return found.extend(may_request.then_some(A::ClientStarts(at)));
         };
-        let asks = matches!(self.client.signal, RequestState::Not | RequestState::Unknown);
-        found.extend((story.signal && asks).then_some(A::ClientSignals(at)));
-        found.extend((story.cancel && self.client.cancel == RequestState::Not).then_some(A::ClientCancels(at)));
+        let may_request = matches!(self.client.signal, RequestState::Not | RequestState::Unknown);
+        found.extend((scenario.signal && may_request).then_some(A::ClientSignals(at)));
+        found.extend((scenario.cancel && self.client.cancel == RequestState::Not).then_some(A::ClientCancels(at)));
     }
 
     fn pool_actions(&self, rules: Rules, at: usize, server: &Server, found: &mut Vec<Action>) {
@@ -164,11 +164,11 @@ impl World {
         }
     }
 
-    fn worker_actions(&self, rules: Rules, story: Story, at: usize, server: &Server, found: &mut Vec<Action>) {
+    fn worker_actions(&self, rules: Rules, scenario: Scenario, at: usize, server: &Server, found: &mut Vec<Action>) {
         if let (Some(hold), Some(run)) = (&server.hold, &self.db.run) {
             found.extend((hold.seen < run.head.next_index.0).then_some(A::WorkerReads(at)));
             let again = hold.flight.is_some() && !hold.is_sent;
-            let fresh = hold.flight.is_none() && self.next_fact(story, hold.seen).is_some();
+            let fresh = hold.flight.is_none() && self.next_fact(scenario, hold.seen).is_some();
             found.extend((again || fresh).then_some(A::WorkerCommits(at)));
             let rests = hold.flight.is_none() && hold.seen > 0 && !fresh;
             found.extend(rests.then_some(A::WorkerRests(at)));
@@ -176,11 +176,11 @@ impl World {
         if let Some(task) = &server.task {
             found.extend((task.stage == Stage::Unsent).then_some(A::OfferIsSent(at)));
             found.extend((task.stage == Stage::Sent).then_some(A::WorkerStartsTask(at)));
-            let reports = task.says.is_some() || task.stage == Stage::Started;
+            let reports = task.report_kind.is_some() || task.stage == Stage::Started;
             found.extend((reports && !task.is_sent).then_some(A::WorkerReports(at)));
             // A worker that moved sends no heartbeats to its old server.
-            found.extend((task.stage == Stage::Left && task.says.is_none()).then_some(A::WorkerIsMissed(at)));
-            if self.faults > 0 && story.remote && task.says.is_none() && task.stage != Stage::Left {
+            found.extend((task.stage == Stage::Left && task.report_kind.is_none()).then_some(A::WorkerIsMissed(at)));
+            if self.faults > 0 && scenario.remote && task.report_kind.is_none() && task.stage != Stage::Left {
                 let other = &self.servers[1 - at];
                 let moves = other.up && other.task.is_none() && task.stage != Stage::Unsent;
                 found.extend(moves.then_some(A::WorkerMoves(at)));

@@ -17,7 +17,7 @@ use onward_store::unit_of_work::Table;
 use onward_store::{SESSION_DEFAULT, StoreError};
 
 use crate::guards::{Guard, Rules};
-use crate::rows::{Answer, By, Database, Entry, Fact, Id, LEASE, Op, Run, Says, Sent};
+use crate::rows::{Answer, By, Database, Entry, Fact, Id, LEASE, Op, ReportKind, Run, Sent};
 
 /// Description of a violated property.
 pub type Violation = String;
@@ -123,7 +123,7 @@ impl Tx {
             Op::Cancel => self.input(rules, Input::new(CancelRequested { reason: String::new() }))?,
             Op::Commit(sent) => self.commit(rules, sent)?,
             Op::Release { epoch, claim } => self.release(rules, *epoch, *claim)?,
-            Op::Report { claim, says, by } => self.report(rules, db, *claim, *says, *by)?,
+            Op::Report { claim, report_kind, by } => self.report(rules, db, *claim, *report_kind, *by)?,
         };
         self.ops.push((op, answer));
         Ok(())
@@ -264,7 +264,7 @@ impl Tx {
                 Effect::AddTask(task) => self.task = Some(Some((**task).clone())),
                 Effect::EndRun { .. } => (self.timer, self.task) = (Some(None), Some(None)),
                 Effect::CloseWait { .. } => {}
-                other => unreachable!("nothing in the story has the effect {other:?}"),
+                other => unreachable!("nothing in the scenario has the effect {other:?}"),
             }
         }
         Ok(())
@@ -275,11 +275,11 @@ impl Tx {
         self.task.clone().unwrap_or_else(|| db.task.clone())
     }
 
-    fn report(&mut self, rules: Rules, db: &Database, claim: u64, says: Says, by: Id) -> Decided<Answer> {
+    fn report(&mut self, rules: Rules, db: &Database, claim: u64, report_kind: ReportKind, by: Id) -> Decided<Answer> {
         let output = Payload::null();
         let Some(mut task) = self.known_task(db) else {
-            let says_done = says == Says::Completed;
-            if says_done && !rules.has(Guard::TaskRow) && self.run.is_some() {
+            let is_completed = report_kind == ReportKind::Completed;
+            if is_completed && !rules.has(Guard::TaskRow) && self.run.is_some() {
                 let event = onward_core::event::TaskCompleted { call_id: task_call_id(), output, attempts: 1 };
                 return self.outcome(rules, event.into());
             }
@@ -287,15 +287,15 @@ impl Tx {
         };
         let shown = if rules.has(Guard::TaskClaim) { claim } else { task.claim };
         let (attempt, is_once) = (task.attempt, task.options.class == Some(EffectClass::AtMostOnce));
-        let report = match says {
-            Says::Completed => TaskReport::Completed(output),
-            Says::Interrupted if is_once && !rules.has(Guard::EndsOnce) => TaskReport::NotStarted,
-            Says::WorkerLost if is_once && !rules.has(Guard::EndsOnce) => TaskReport::NotStarted.by_session(worker_id(by)),
-            Says::NotStarted => TaskReport::NotStarted,
-            Says::Interrupted => TaskReport::Interrupted,
-            Says::WorkerLost if !rules.has(Guard::SessionFence) => TaskReport::WorkerLost,
-            Says::WorkerLost => TaskReport::WorkerLost.by_session(worker_id(by)),
-            Says::Adopted => TaskReport::Adopted { session: worker_id(by) },
+        let report = match report_kind {
+            ReportKind::Completed => TaskReport::Completed(output),
+            ReportKind::Interrupted if is_once && !rules.has(Guard::EndsOnce) => TaskReport::NotStarted,
+            ReportKind::WorkerLost if is_once && !rules.has(Guard::EndsOnce) => TaskReport::NotStarted.by_session(worker_id(by)),
+            ReportKind::NotStarted => TaskReport::NotStarted,
+            ReportKind::Interrupted => TaskReport::Interrupted,
+            ReportKind::WorkerLost if !rules.has(Guard::SessionFence) => TaskReport::WorkerLost,
+            ReportKind::WorkerLost => TaskReport::WorkerLost.by_session(worker_id(by)),
+            ReportKind::Adopted => TaskReport::Adopted { session: worker_id(by) },
         };
         let reported = task.report(shown, report, LEASE, self.now);
         if !rules.has(Guard::AttemptNumbers) {
@@ -304,11 +304,11 @@ impl Tx {
         match reported {
             Err(_) => Ok(Answer::Refused("task_attempt_over")),
             Ok(_) if task.claim != claim => Err(format!("claim {claim} of a task reported when claim {} had it", task.claim)),
-            Ok(_) if says == Says::WorkerLost && self.holder.or(db.holder) != Some(by) => {
+            Ok(_) if report_kind == ReportKind::WorkerLost && self.holder.or(db.holder) != Some(by) => {
                 Err(format!("server of worker {by} took a task from a worker that it did not have any more"))
             }
             Ok(transition) => {
-                if says == Says::Adopted {
+                if report_kind == ReportKind::Adopted {
                     self.holder = Some(by);
                 }
                 self.seal(rules, task, transition)

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::actions::Action;
 use crate::decide::Violation;
 use crate::guards::{Guard, Rules};
-use crate::world::{Story, World};
+use crate::world::{Scenario, World};
 
 /// Statistics of an exploration.
 pub struct Explored {
@@ -84,17 +84,17 @@ impl Map {
 }
 
 /// Explores all states breadth first.
-pub fn explore(rules: Rules, story: Story) -> Result<Explored, Counterexample> {
+pub fn explore(rules: Rules, scenario: Scenario) -> Result<Explored, Counterexample> {
     let (mut map, mut steps) = (Map::default(), 0);
     // A server whose clock is off is not interchangeable with the other.
     let alike = rules.has(Guard::DatabaseClock) && rules.has(Guard::TimerClock);
-    let first = World::new(story);
+    let first = World::new(scenario);
     let (number, _) = map.number(&first, alike, None);
     let mut open = VecDeque::from([(number, first)]);
     while let Some((from, world)) = open.pop_front() {
-        for action in world.actions(rules, story) {
+        for action in world.actions(rules, scenario) {
             steps += 1;
-            let next = world.after(rules, story, action).map_err(|broken| {
+            let next = world.after(rules, scenario, action).map_err(|broken| {
                 let trace = map.trace(from, Some(action));
                 Counterexample { broken, trace, states: map.came.len() }
             })?;

@@ -110,7 +110,7 @@ impl Fingers<'_> {
             self.put((
                 server.up,
                 server.met,
-                server.task.map(|task| (task.claim, task.attempt, task.stage, task.says, task.is_sent)),
+                server.task.map(|task| (task.claim, task.attempt, task.stage, task.report_kind, task.is_sent)),
             ));
             self.time(server.doubt);
             self.put(server.queue.len());
@@ -171,8 +171,8 @@ impl Fingers<'_> {
             Op::Start { claim } => self.worker(*claim),
             Op::Commit(sent) => self.sent(sent),
             Op::Release { claim, .. } => self.claim(*claim),
-            Op::Report { claim, says, by } => {
-                self.put((claim, says));
+            Op::Report { claim, report_kind, by } => {
+                self.put((claim, report_kind));
                 self.worker(Some(*by));
             }
             Op::Signal | Op::Cancel => {}

@@ -15,14 +15,14 @@ mod world;
 
 use explore::explore;
 use guards::{Guard, Rules};
-use world::Story;
+use world::Scenario;
 
-const SIGNAL: Story = Story { signal: true, ..Story::PLAIN };
-const TIMER: Story = Story { timer: true, ..Story::PLAIN };
-const TASK: Story = Story { task: true, ..Story::PLAIN };
-const AT_LEAST_ONCE: Story = Story { remote: true, ..TASK };
-const AT_MOST_ONCE: Story = Story { once: true, ..AT_LEAST_ONCE };
-const CANCEL: Story = Story { cancel: true, ..SIGNAL };
+const SIGNAL: Scenario = Scenario { signal: true, ..Scenario::PLAIN };
+const TIMER: Scenario = Scenario { timer: true, ..Scenario::PLAIN };
+const TASK: Scenario = Scenario { task: true, ..Scenario::PLAIN };
+const AT_LEAST_ONCE: Scenario = Scenario { remote: true, ..TASK };
+const AT_MOST_ONCE: Scenario = Scenario { once: true, ..AT_LEAST_ONCE };
+const CANCEL: Scenario = Scenario { cancel: true, ..SIGNAL };
 
 /// Returns the number of faults: from the environment, or the given default.
 fn faults_or(usual: u8) -> u8 {
@@ -30,16 +30,18 @@ fn faults_or(usual: u8) -> u8 {
 }
 
 #[track_caller]
-fn holds(story: Story, faults: u8) {
-    match explore(Rules::default(), Story { faults, ..story }) {
-        Ok(found) => println!("{story:?}, {faults} faults: {} states, {} steps, {} ends", found.states, found.steps, found.ends),
-        Err(found) => panic!("{story:?}, {faults} faults: {found}"),
+fn holds(scenario: Scenario, faults: u8) {
+    match explore(Rules::default(), Scenario { faults, ..scenario }) {
+        Ok(found) => {
+            println!("{scenario:?}, {faults} faults: {} states, {} steps, {} ends", found.states, found.steps, found.ends)
+        }
+        Err(found) => panic!("{scenario:?}, {faults} faults: {found}"),
     }
 }
 
 #[track_caller]
-fn notices(guard: Guard, story: Story, faults: u8, broken: &str) {
-    match explore(Rules { without: Some(guard) }, Story { faults, ..story }) {
+fn notices(guard: Guard, scenario: Scenario, faults: u8, broken: &str) {
+    match explore(Rules { without: Some(guard) }, Scenario { faults, ..scenario }) {
         Ok(found) => panic!("no violation without {guard:?} in {} states", found.states),
         Err(found) => {
             println!("without {guard:?}: {found}");

@@ -21,10 +21,10 @@ pub type Id = u8;
 pub enum Fact {
     Started,
     Signaled,
-    CancelAsked,
+    CancelRequested,
     TaskDone,
     TimerFired,
-    /// The code made the calls of the story.
+    /// The code made the calls of the scenario.
     Called,
     /// The code has seen an input and waits for more.
     Noted,
@@ -35,7 +35,7 @@ impl Fact {
     pub fn of(event: &Event) -> Fact {
         match event {
             Event::SignalReceived(_) => Fact::Signaled,
-            Event::CancelRequested(_) => Fact::CancelAsked,
+            Event::CancelRequested(_) => Fact::CancelRequested,
             Event::TaskCompleted(_) | Event::TaskFailed(_) => Fact::TaskDone,
             Event::TimerFired(_) => Fact::TimerFired,
             other => unreachable!("unexpected input {}", other.name()),
@@ -123,7 +123,7 @@ pub enum Op {
     },
     Report {
         claim: u64,
-        says: Says,
+        report_kind: ReportKind,
         /// The worker whose server sends the report.
         by: Id,
     },
@@ -131,7 +131,7 @@ pub enum Op {
 
 /// The content of a report about an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Says {
+pub enum ReportKind {
     Completed,
     NotStarted,
     Interrupted,

@@ -5,20 +5,20 @@ use onward_core::Timestamp;
 use crate::actions::Action as A;
 use crate::decide::{Kind, Tx, Violation};
 use crate::guards::{Guard, Rules};
-use crate::rows::{Answer, Id, LEASE, Op, Says, TICK};
-use crate::world::{Hold, RequestState, Server, Stage, Story, TaskHold, World};
+use crate::rows::{Answer, Id, LEASE, Op, ReportKind, TICK};
+use crate::world::{Hold, RequestState, Scenario, Server, Stage, TaskHold, World};
 
 impl World {
     /// Performs an action; `Err` describes the property it violates.
-    pub fn after(&self, rules: Rules, story: Story, action: A) -> Result<World, Violation> {
+    pub fn after(&self, rules: Rules, scenario: Scenario, action: A) -> Result<World, Violation> {
         let mut next = self.clone();
         next.faults -= u8::from(action.is_fault());
-        next.act(rules, story, action)?;
+        next.act(rules, scenario, action)?;
         next.check()?;
         Ok(next)
     }
 
-    fn act(&mut self, rules: Rules, story: Story, action: A) -> Result<(), Violation> {
+    fn act(&mut self, rules: Rules, scenario: Scenario, action: A) -> Result<(), Violation> {
         match action {
             A::ClientStarts(at) => {
                 let server = &mut self.servers[at];
@@ -37,13 +37,13 @@ impl World {
             A::TimePasses | A::TimePassesBySomebodysLease => self.pass_time(rules),
             A::Restarts(at) => {
                 let server = &mut self.servers[at];
-                *server = Server { up: true, worker: server.worker + 2, ..World::new(story).servers[at].clone() };
+                *server = Server { up: true, worker: server.worker + 2, ..World::new(scenario).servers[at].clone() };
             }
             A::WorkerReads(_) | A::WorkerCommits(_) | A::WorkerRests(_) | A::WorkerReports(_) | A::WorkerComparesLeases(_) => {
-                self.act_as_worker(story, action)
+                self.act_as_worker(scenario, action)
             }
             A::OfferIsSent(_) | A::WorkerStartsTask(_) | A::WorkerStops(_) | A::SessionEnds(_) | A::WorkerIsMissed(_) => {
-                self.act_on_task(rules, story, action)?;
+                self.act_on_task(rules, scenario, action)?;
             }
             A::WorkerMoves(at) => self.move_worker(at),
             fault if fault.is_fault() => self.fail(fault),
@@ -75,17 +75,17 @@ impl World {
             A::SendsHeartbeat(at) => {
                 let tx = self.begin(rules, at, Kind::Beat);
                 let known = tx.apply(&mut self.db);
-                self.servers[at].hear_pool(&tx, known);
+                self.servers[at].receive_pool_result(&tx, known);
             }
             A::BatchCommits(at) => {
                 let tx = self.servers[at].append.take().expect("a transaction is open");
                 tx.apply(&mut self.db);
-                self.tell(at, tx.ops);
+                self.deliver_answers(at, tx.ops);
             }
             A::PoolCommits(at) => {
                 let tx = self.servers[at].pool.take().expect("a transaction is open");
                 let known = tx.apply(&mut self.db);
-                self.servers[at].hear_pool(&tx, known);
+                self.servers[at].receive_pool_result(&tx, known);
             }
             A::CutOffCommits(number) => drop(self.cut_off.remove(number).apply(&mut self.db)),
             A::CutOffIsUndone(number) => drop(self.cut_off.remove(number)),
@@ -94,27 +94,27 @@ impl World {
         Ok(())
     }
 
-    fn act_as_worker(&mut self, story: Story, action: A) {
+    fn act_as_worker(&mut self, scenario: Scenario, action: A) {
         match action {
             A::WorkerReads(at) => {
                 let next = self.db.run.as_ref().map_or(0, |run| run.head.next_index.0);
                 self.servers[at].hold.as_mut().expect("it holds the run").seen = next;
             }
-            A::WorkerCommits(at) => self.send_commit(story, at),
+            A::WorkerCommits(at) => self.send_commit(scenario, at),
             A::WorkerRests(at) => self.servers[at].let_go(),
             A::WorkerReports(at) => {
                 let task = self.servers[at].task.as_mut().expect("it has the task");
                 task.is_sent = true;
-                let (claim, says) = (task.claim, *task.says.get_or_insert(Says::Completed));
+                let (claim, report_kind) = (task.claim, *task.report_kind.get_or_insert(ReportKind::Completed));
                 let by = self.servers[at].worker;
-                self.servers[at].queue.push(Op::Report { claim, says, by });
+                self.servers[at].queue.push(Op::Report { claim, report_kind, by });
             }
             A::WorkerComparesLeases(at) => self.compare(at),
             other => unreachable!("{other:?} is no action of a worker"),
         }
     }
 
-    fn act_on_task(&mut self, rules: Rules, story: Story, action: A) -> Result<(), Violation> {
+    fn act_on_task(&mut self, rules: Rules, scenario: Scenario, action: A) -> Result<(), Violation> {
         let (A::OfferIsSent(at) | A::WorkerStartsTask(at) | A::WorkerStops(at) | A::SessionEnds(at) | A::WorkerIsMissed(at)) =
             action
         else {
@@ -125,15 +125,15 @@ impl World {
             A::OfferIsSent(_) => task.stage = Stage::Sent,
             A::WorkerStartsTask(_) => {
                 task.stage = Stage::Started;
-                self.execute(story, task.attempt)?;
+                self.execute(scenario, task.attempt)?;
             }
             // The worker knows what it has started. An offer that has not arrived is identified by its number (V7).
-            A::WorkerStops(_) if task.stage == Stage::Started => task.says = Some(Says::Interrupted),
-            A::WorkerStops(_) => (task.says, task.stage) = (Some(Says::NotStarted), Stage::Dropped),
-            _ if task.stage == Stage::Unsent => (task.says, task.stage) = (Some(Says::NotStarted), Stage::Dropped),
+            A::WorkerStops(_) if task.stage == Stage::Started => task.report_kind = Some(ReportKind::Interrupted),
+            A::WorkerStops(_) => (task.report_kind, task.stage) = (Some(ReportKind::NotStarted), Stage::Dropped),
+            _ if task.stage == Stage::Unsent => (task.report_kind, task.stage) = (Some(ReportKind::NotStarted), Stage::Dropped),
             // The server knows only that the worker may have started it, or may do so later.
-            A::SessionEnds(_) if !rules.has(Guard::StartAssumed) => task.says = Some(Says::NotStarted),
-            _ => task.says = Some(Says::WorkerLost),
+            A::SessionEnds(_) if !rules.has(Guard::StartAssumed) => task.report_kind = Some(ReportKind::NotStarted),
+            _ => task.report_kind = Some(ReportKind::WorkerLost),
         }
         self.servers[at].task = Some(task);
         Ok(())
@@ -142,10 +142,10 @@ impl World {
     /// Connects the worker to the other server with its task, which that server owns once the report is written.
     fn move_worker(&mut self, at: usize) {
         let task = self.servers[at].task.as_mut().expect("it has the task");
-        let moved = TaskHold { says: Some(Says::Adopted), is_sent: true, ..*task };
+        let moved = TaskHold { report_kind: Some(ReportKind::Adopted), is_sent: true, ..*task };
         task.stage = Stage::Left;
         let other = &mut self.servers[1 - at];
-        other.queue.push(Op::Report { claim: moved.claim, says: Says::Adopted, by: other.worker });
+        other.queue.push(Op::Report { claim: moved.claim, report_kind: ReportKind::Adopted, by: other.worker });
         other.task = Some(moved);
     }
 
@@ -160,7 +160,7 @@ impl World {
             A::BatchIsGivenUp(at) | A::BatchLosesConnectionAtCommit(at) => {
                 let tx = self.servers[at].append.take().expect("a transaction is open");
                 let ops: Vec<Op> = tx.ops.iter().map(|(op, _)| op.clone()).collect();
-                self.tell_unknown(at, ops, until);
+                self.lose_answers(at, ops, until);
                 if action == A::BatchLosesConnectionAtCommit(at) {
                     self.cut_off.push(tx);
                 }
@@ -212,7 +212,7 @@ impl World {
         }
         if !rules.has(Guard::AnswerBehindCommit) {
             let client = tx.ops.iter().filter(|(op, _)| matches!(op, Op::Start { .. } | Op::Signal | Op::Cancel)).cloned();
-            self.tell(at, client.collect());
+            self.deliver_answers(at, client.collect());
         }
         self.servers[at].append = Some(tx);
         Ok(())
@@ -278,13 +278,13 @@ impl World {
         Ok(())
     }
 
-    fn send_commit(&mut self, story: Story, at: usize) {
+    fn send_commit(&mut self, scenario: Scenario, at: usize) {
         let mut hold = self.servers[at].hold.clone().expect("it holds the run");
         let sent = match hold.flight.take() {
             Some(sent) => sent,
             None => {
-                let fact = self.next_fact(story, hold.seen).expect("there is something to record");
-                let sent = self.commit_of(story, &hold, fact);
+                let fact = self.next_fact(scenario, hold.seen).expect("there is something to record");
+                let sent = self.commit_of(scenario, &hold, fact);
                 self.commit_ids += 1;
                 sent
             }
@@ -313,28 +313,28 @@ impl World {
         // A transaction without locks has nothing to commit.
         let open: Vec<Tx> = open.filter(|tx| tx.holds_run || tx.holds_task).collect();
         let ops = open.iter().flat_map(|tx| tx.ops.iter().map(|(op, _)| op.clone())).chain(waiting).collect();
-        self.tell_unknown(at, ops, until);
+        self.lose_answers(at, ops, until);
         let undecided = |tx: &Tx| matches!(tx.kind, Kind::DueLocked);
         self.cut_off.extend(open.into_iter().filter(|tx| !undecided(tx)));
         let server = &mut self.servers[at];
         (server.up, server.hold, server.task, server.doubt, server.met) = (false, None, None, None, false);
     }
 
-    fn tell(&mut self, at: usize, answers: Vec<(Op, Answer)>) {
+    fn deliver_answers(&mut self, at: usize, answers: Vec<(Op, Answer)>) {
         for (op, answer) in answers {
-            let asked = if matches!(answer, Answer::Refused(_)) { RequestState::Over } else { RequestState::Acknowledged };
+            let state = if matches!(answer, Answer::Refused(_)) { RequestState::Over } else { RequestState::Acknowledged };
             match &op {
-                Op::Start { .. } => self.client.start = asked,
-                Op::Signal => self.client.signal = asked,
-                Op::Cancel => self.client.cancel = asked,
+                Op::Start { .. } => self.client.start = state,
+                Op::Signal => self.client.signal = state,
+                Op::Cancel => self.client.cancel = state,
                 _ => {}
             }
-            self.servers[at].hear(&op, answer);
+            self.servers[at].receive_answer(&op, answer);
         }
     }
 
     /// Leaves the outcome of operations unknown to their callers.
-    fn tell_unknown(&mut self, at: usize, ops: Vec<Op>, until: Timestamp) {
+    fn lose_answers(&mut self, at: usize, ops: Vec<Op>, until: Timestamp) {
         for op in ops {
             let server = &mut self.servers[at];
             match op {
@@ -360,7 +360,7 @@ impl Server {
         }
     }
 
-    fn hear(&mut self, op: &Op, answer: Answer) {
+    fn receive_answer(&mut self, op: &Op, answer: Answer) {
         match (op, answer) {
             (Op::Start { .. }, Answer::Leased { epoch, claim }) => self.take_run(epoch, claim),
             (Op::Commit(sent), answer) => {
@@ -374,20 +374,20 @@ impl Server {
                 }
             }
             // The worker has moved its task to this server and continues with it.
-            (Op::Report { says: Says::Adopted, .. }, Answer::Done) => {
-                self.task.iter_mut().for_each(|task| (task.says, task.is_sent) = (None, false));
+            (Op::Report { report_kind: ReportKind::Adopted, .. }, Answer::Done) => {
+                self.task.iter_mut().for_each(|task| (task.report_kind, task.is_sent) = (None, false));
             }
             (Op::Report { claim, .. }, _) => self.task = self.task.filter(|task| task.claim != *claim),
             _ => {}
         }
     }
 
-    fn hear_pool(&mut self, tx: &Tx, known: bool) {
+    fn receive_pool_result(&mut self, tx: &Tx, known: bool) {
         match (tx.kind, tx.leased) {
             (Kind::Claim, Some(Answer::Leased { epoch, claim })) => self.take_run(epoch, claim),
             (Kind::TaskClaim, Some(Answer::Leased { claim, .. })) => {
                 let stage = if tx.is_remote() { Stage::Unsent } else { Stage::Started };
-                self.task = Some(TaskHold { claim, attempt: tx.attempt, stage, says: None, is_sent: false });
+                self.task = Some(TaskHold { claim, attempt: tx.attempt, stage, report_kind: None, is_sent: false });
             }
             // The store had ended the session: the worker's leases are lost.
             (Kind::Beat, _) if std::mem::replace(&mut self.met, true) && !known => self.let_go(),

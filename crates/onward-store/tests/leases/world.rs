@@ -10,11 +10,11 @@ use onward_core::{Epoch, Event, Failure, Hash, Index, Payload, Timestamp};
 
 use crate::decide::{Kind, Tx, Violation, key, name, task_call_id, timer_call_id};
 use crate::guards::{Guard, Rules};
-use crate::rows::{Database, Fact, Id, Op, Says, Sent, TICK};
+use crate::rows::{Database, Fact, Id, Op, ReportKind, Sent, TICK};
 
 /// The inputs that the run needs to end, and the number of faults.
 #[derive(Debug, Clone, Copy)]
-pub struct Story {
+pub struct Scenario {
     pub signal: bool,
     pub timer: bool,
     pub task: bool,
@@ -26,9 +26,9 @@ pub struct Story {
     pub faults: u8,
 }
 
-impl Story {
-    pub const PLAIN: Story =
-        Story { signal: false, timer: false, task: false, cancel: false, once: false, remote: false, faults: 0 };
+impl Scenario {
+    pub const PLAIN: Scenario =
+        Scenario { signal: false, timer: false, task: false, cancel: false, once: false, remote: false, faults: 0 };
 }
 
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ pub struct TaskHold {
     pub attempt: u32,
     pub stage: Stage,
     /// The content of the report, once there is one.
-    pub says: Option<Says>,
+    pub report_kind: Option<ReportKind>,
     /// The report was sent and has no reply yet.
     pub is_sent: bool,
 }
@@ -102,7 +102,8 @@ pub enum Stage {
 impl TaskHold {
     /// Returns whether its server extends the lease.
     pub fn is_kept(&self) -> bool {
-        self.stage != Stage::Left && self.says.is_none_or(|says| matches!(says, Says::Completed | Says::Adopted))
+        self.stage != Stage::Left
+            && self.report_kind.is_none_or(|report_kind| matches!(report_kind, ReportKind::Completed | ReportKind::Adopted))
     }
 }
 
@@ -126,7 +127,7 @@ pub struct Client {
 }
 
 impl World {
-    pub fn new(story: Story) -> World {
+    pub fn new(scenario: Scenario) -> World {
         let server = |worker| Server {
             up: true,
             worker,
@@ -144,7 +145,7 @@ impl World {
             servers: [server(0), server(1)],
             cut_off: Vec::new(),
             client: Client { start: RequestState::Not, signal: RequestState::Not, cancel: RequestState::Not },
-            faults: story.faults,
+            faults: scenario.faults,
             commit_ids: 0,
             executed: Vec::new(),
         }
@@ -209,8 +210,8 @@ impl World {
     }
 
     /// Executes the task's code; fails if that violates K6 or K9.
-    pub fn execute(&mut self, story: Story, attempt: u32) -> Result<(), Violation> {
-        if story.once && !self.executed.is_empty() {
+    pub fn execute(&mut self, scenario: Scenario, attempt: u32) -> Result<(), Violation> {
+        if scenario.once && !self.executed.is_empty() {
             return Err("an `at_most_once` task was executed twice".to_owned());
         }
         if self.executed.contains(&attempt) {
@@ -230,9 +231,9 @@ impl World {
         if let Some(worker) = run.worker.filter(|worker| !self.db.sessions.contains_key(worker)) {
             return Err(format!("worker {worker} has a lease without a session: nothing ends it"));
         }
-        let acknowledged = [(self.client.signal, Fact::Signaled), (self.client.cancel, Fact::CancelAsked)];
-        for (asked, fact) in acknowledged {
-            if asked == RequestState::Acknowledged && run.count(fact) != 1 {
+        let acknowledged = [(self.client.signal, Fact::Signaled), (self.client.cancel, Fact::CancelRequested)];
+        for (state, fact) in acknowledged {
+            if state == RequestState::Acknowledged && run.count(fact) != 1 {
                 return Err(format!("{fact:?} was acknowledged and lost"));
             }
         }
@@ -245,7 +246,7 @@ impl World {
     }
 
     /// Returns what the code records next after reading the log up to `seen`; `None` if it waits.
-    pub fn next_fact(&self, story: Story, seen: u64) -> Option<Fact> {
+    pub fn next_fact(&self, scenario: Scenario, seen: u64) -> Option<Fact> {
         let log: Vec<_> = self.db.run.as_ref()?.log.iter().filter(|entry| entry.index < seen).collect();
         let has = |fact| log.iter().any(|entry| entry.fact == fact);
         if log.is_empty() || has(Fact::Ended) {
@@ -254,7 +255,7 @@ impl World {
         if !has(Fact::Called) {
             return Some(Fact::Called);
         }
-        if self.may_end_run(story, seen) {
+        if self.may_end_run(scenario, seen) {
             return Some(Fact::Ended);
         }
         let read_to = log.iter().rev().find_map(|entry| entry.by).map_or(0, |by| by.horizon);
@@ -262,18 +263,18 @@ impl World {
     }
 
     /// Returns whether the code has all it waits for.
-    fn may_end_run(&self, story: Story, seen: u64) -> bool {
+    fn may_end_run(&self, scenario: Scenario, seen: u64) -> bool {
         let log = self.db.run.as_ref().map_or(&[][..], |run| &run.log);
         let has = |fact| log.iter().any(|entry| entry.index < seen && entry.fact == fact);
-        let needs = [(story.signal, Fact::Signaled), (story.timer, Fact::TimerFired), (story.task, Fact::TaskDone)];
-        has(Fact::CancelAsked) || needs.iter().all(|(needed, fact)| !needed || has(*fact))
+        let needs = [(scenario.signal, Fact::Signaled), (scenario.timer, Fact::TimerFired), (scenario.task, Fact::TaskDone)];
+        has(Fact::CancelRequested) || needs.iter().all(|(needed, fact)| !needed || has(*fact))
     }
 
     /// Returns the commit that records `fact`.
-    pub fn commit_of(&self, story: Story, hold: &Hold, fact: Fact) -> Rc<Sent> {
+    pub fn commit_of(&self, scenario: Scenario, hold: &Hold, fact: Fact) -> Rc<Sent> {
         let log = &self.db.run.as_ref().expect("it is leased").log;
         let n = log.iter().filter(|entry| entry.index < hold.seen && entry.by.is_some()).count() as u64;
-        let is_canceled = log.iter().any(|entry| entry.index < hold.seen && entry.fact == Fact::CancelAsked);
+        let is_canceled = log.iter().any(|entry| entry.index < hold.seen && entry.fact == Fact::CancelRequested);
         let commit = Commit {
             key: key(),
             generation: 0,
@@ -281,8 +282,8 @@ impl World {
             n,
             commit_id: CommitId(self.commit_ids),
             horizon: Index(hold.seen - 1),
-            events: self.events_of(story, fact, is_canceled),
-            waits: !self.may_end_run(story, hold.seen),
+            events: self.events_of(scenario, fact, is_canceled),
+            waits: !self.may_end_run(scenario, hold.seen),
             end_over_unread: false,
             is_while_paused: false,
             carries: onward_core::run::Carries::default(),
@@ -290,17 +291,17 @@ impl World {
         Rc::new(Sent { commit, claim: hold.claim, fact })
     }
 
-    fn events_of(&self, story: Story, fact: Fact, is_canceled: bool) -> Vec<Event> {
+    fn events_of(&self, scenario: Scenario, fact: Fact, is_canceled: bool) -> Vec<Event> {
         let settled = RunSuspended { reason: SuspendReason::Settled }.into();
         match fact {
             Fact::Called => {
                 let (kind, input) = (name("mail"), Payload::null());
-                let class = if story.once { EffectClass::AtMostOnce } else { EffectClass::AtLeastOnce };
-                let options = TaskOptions { class: story.remote.then_some(class), ..TaskOptions::default() };
+                let class = if scenario.once { EffectClass::AtMostOnce } else { EffectClass::AtLeastOnce };
+                let options = TaskOptions { class: scenario.remote.then_some(class), ..TaskOptions::default() };
                 let task = TaskScheduled { call_id: task_call_id(), kind, input_hash: Hash::of(&input), input, options };
                 let timer = TimerStarted { call_id: timer_call_id(), due_at: self.now.after(TICK) };
-                let asked = [story.task.then(|| task.into()), story.timer.then(|| timer.into())].into_iter().flatten();
-                asked.chain([settled]).collect()
+                let calls = [scenario.task.then(|| task.into()), scenario.timer.then(|| timer.into())].into_iter().flatten();
+                calls.chain([settled]).collect()
             }
             Fact::Ended if is_canceled => vec![RunCanceled { failure: Failure::new("canceled", "asked for") }.into()],
             Fact::Ended => vec![RunCompleted { output: Payload::null(), attempts: None }.into()],

@@ -151,16 +151,16 @@ fn mutated_texts_are_refused_or_read_back_and_never_panic() {
 
 /// Attachments in messages of callers: after faults are replaced by text, no fault is left.
 #[test]
-fn mutated_attachments_never_panic_and_faults_are_told_once() {
+fn mutated_attachments_never_panic_and_faults_are_replaced_once() {
     let block = r#"{"blocks":[{"type":"attachment","media_type":"image/png","source":{"base64":"aGVsbG8="}},{"type":"text","text":"x"}]}"#;
     let counts = onward_testkit::mutate("attachments", &[block.as_bytes().to_vec()], |bytes| {
         let content = onward_core::Payload::from_json_text(bytes.to_vec());
         if attachment_fault(&content).is_none() {
             return true;
         }
-        if let Some(told) = with_faults_replaced(&content) {
-            let told = onward_core::Payload::json(&told).unwrap();
-            assert_eq!(attachment_fault(&told), None, "{}", bytes.escape_ascii());
+        if let Some(replaced) = with_faults_replaced(&content) {
+            let replaced = onward_core::Payload::json(&replaced).unwrap();
+            assert_eq!(attachment_fault(&replaced), None, "{}", bytes.escape_ascii());
         }
         false
     });

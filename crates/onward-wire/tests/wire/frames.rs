@@ -189,8 +189,8 @@ fn a_reader_of_the_proto_file_understands_every_frame() {
     let frames = WorkerFrames { frames: worker_frames() };
     let seen = read("WorkerFrames", &frames.to_bytes());
     check_deep(&seen);
-    let said = format!("{:?}", seen.get_field_by_name("frames").unwrap().as_list().unwrap()[2]);
-    assert!(said.contains("charge") && said.contains("18446744073709551615"), "{said}");
+    let text = format!("{:?}", seen.get_field_by_name("frames").unwrap().as_list().unwrap()[2]);
+    assert!(text.contains("charge") && text.contains("18446744073709551615"), "{text}");
     check_deep(&read("ServerFrames", &ServerFrames { frames: server_frames() }.to_bytes()));
 }
 

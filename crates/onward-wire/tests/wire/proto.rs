@@ -17,15 +17,15 @@ fn compile() -> Vec<u8> {
 }
 
 #[test]
-fn proto_file_and_descriptor_are_what_the_code_says() {
+fn proto_file_and_descriptor_match_the_code() {
     let (path, text) = (file("onward.proto"), onward_wire::proto::text());
     if std::env::var_os("ONWARD_GEN").is_some() {
         std::fs::create_dir_all(file("")).unwrap();
         std::fs::write(&path, &text).unwrap();
         std::fs::write(file("onward.bin"), compile()).unwrap();
     }
-    let said = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(said == text, "{} is out of date; `cargo xtask gen` writes it", path.display());
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == text, "{} is out of date; `cargo xtask gen` writes it", path.display());
     assert!(
         std::fs::read(file("onward.bin")).unwrap() == compile(),
         "the descriptor is not the file's; `cargo xtask gen` makes it"

@@ -287,7 +287,7 @@ impl Agent {
             // Its tool calls may be cut off, too, so none is executed.
             Some(StopReason::MaxTokens | StopReason::ContextFull) => Stop::MaxTokens,
             _ if reply.wants_tools() => {
-                if progress.asks_again(&reply) > SAME_CALLS_MAX {
+                if progress.count_repeats(&reply) > SAME_CALLS_MAX {
                     Stop::RepeatedCall
                 } else {
                     // Code of other agents may hand over as well; only the run's tally counts that.
@@ -458,7 +458,7 @@ impl Progress {
     }
 
     /// Counts how often in a row the model has made these tool calls.
-    fn asks_again(&mut self, reply: &ModelReply) -> u32 {
+    fn count_repeats(&mut self, reply: &ModelReply) -> u32 {
         let calls: Vec<String> = reply.calls().map(|call| format!("{} {}", call.name, call.arguments)).collect();
         let calls = calls.join("\n");
         let times = self.same_calls.take().filter(|(before, _)| *before == calls).map_or(1, |(_, times)| times + 1);

@@ -64,7 +64,7 @@ impl Onward {
     /// and the run can be driven again. The future may be dropped at any time; the run then continues in the background until it
     /// waits or ends.
     pub async fn drive(&self, run: &str, input: RunInput) -> Result<Driven, Error> {
-        self.ask(self.drive_until_idle(run, input)).await
+        self.call(self.drive_until_idle(run, input)).await
     }
 
     async fn drive_until_idle(&self, run: &str, input: RunInput) -> Result<Driven, Error> {

@@ -73,7 +73,7 @@ impl Branch {
 
     async fn send(self) -> Result<Appended, Error> {
         let request = BranchRequest { run: self.run.key.clone(), branch: self.branch? };
-        self.run.onward.ask(self.run.client().branch_run(request)).await
+        self.run.onward.call(self.run.client().branch_run(request)).await
     }
 }
 
@@ -112,7 +112,7 @@ impl Entries {
 
     async fn send(self) -> Result<EntryPage, Error> {
         let request = EntriesRequest { run: self.run.key.clone(), query: self.query };
-        self.run.onward.ask(self.run.client().read_entries(request)).await
+        self.run.onward.call(self.run.client().read_entries(request)).await
     }
 }
 

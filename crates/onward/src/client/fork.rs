@@ -79,8 +79,8 @@ impl<O> Fork<O> {
         fork.version = version.map(Name::new).transpose()?;
         let client = original.client();
         let forked = match is_reset {
-            true => original.onward.ask(client.reset_run(fork)).await?,
-            false => original.onward.ask(client.fork_run(fork)).await?,
+            true => original.onward.call(client.reset_run(fork)).await?,
+            false => original.onward.call(client.fork_run(fork)).await?,
         };
         Ok(RunHandle { key: forked.head.key, outcome: None, ..original })
     }

@@ -81,7 +81,7 @@ impl OpenState {
     }
 
     /// Returns the result of `call`, or `ShutDown` if the engine is closed first (OP1).
-    pub async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
+    pub async fn call<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
     where
         Error: From<E>,
     {
@@ -147,11 +147,11 @@ impl Onward {
     }
 
     /// Returns the result of `call`, or `ShutDown` if this engine is shut down first.
-    pub(crate) async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
+    pub(crate) async fn call<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
     where
         Error: From<E>,
     {
-        self.inner.open.ask(call).await
+        self.inner.open.call(call).await
     }
 
     fn key(&self, id: &str) -> Result<RunKey, Error> {
@@ -181,31 +181,31 @@ impl Onward {
 
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunList, Error> {
         let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
-        self.ask(self.inner.client.list_runs(query)).await
+        self.call(self.inner.client.list_runs(query)).await
     }
 
     /// Counts the open runs by kind and version.
     pub async fn list_versions(&self) -> Result<Vec<VersionCount>, Error> {
-        Ok(self.ask(self.inner.client.list_versions(self.inner.namespace.clone())).await?.versions)
+        Ok(self.call(self.inner.client.list_versions(self.inner.namespace.clone())).await?.versions)
     }
 
     /// Returns what was spent in this namespace, by model, day, run or tree. The namespace of the query is ignored.
     pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, Error> {
         let query = SpendQuery { namespace: self.inner.namespace.clone(), ..query };
-        Ok(self.ask(self.inner.client.read_spend(query)).await?.rows)
+        Ok(self.call(self.inner.client.read_spend(query)).await?.rows)
     }
 
     /// Lists the open approvals, oldest first.
     pub async fn list_approvals(&self) -> Result<Vec<Wait>, Error> {
         let query = WaitQuery { namespace: self.inner.namespace.clone(), ..WaitQuery::default() };
-        Ok(self.ask(self.inner.client.list_approvals(query)).await?.waits)
+        Ok(self.call(self.inner.client.list_approvals(query)).await?.waits)
     }
 
     /// Decides an approval by its id. A repeat with the same `decision_id` returns the first result; another decision is
     /// rejected.
     pub async fn decide_approval(&self, approval: &str, decide: Decide) -> Result<Appended, Error> {
         let request = DecideRequest { namespace: self.inner.namespace.clone(), approval: approval.to_owned(), decide };
-        self.ask(self.inner.client.decide_approval(request)).await
+        self.call(self.inner.client.decide_approval(request)).await
     }
 
     /// Approves; short for [`Onward::decide_approval`].
@@ -240,20 +240,20 @@ impl Onward {
         let (namespace, promise) = (self.inner.namespace.clone(), promise.to_owned());
         CallRef::parse(&namespace, &promise)?;
         let request = ResolveRequest { namespace, promise, result, resolution_id: resolution_id.to_owned() };
-        self.ask(self.inner.client.resolve_promise(request)).await
+        self.call(self.inner.client.resolve_promise(request)).await
     }
 
     /// Applies an operation to one batch of the runs that a filter selects, or counts them; see [`BulkRequest`]. Call it again with the
     /// returned cursor until there is none.
     pub async fn bulk_runs(&self, bulk: BulkRequest) -> Result<BulkDone, Error> {
         let filter = RunQuery { namespace: self.inner.namespace.clone(), ..bulk.filter };
-        self.ask(self.inner.client.execute_bulk(BulkRequest { filter, ..bulk })).await
+        self.call(self.inner.client.execute_bulk(BulkRequest { filter, ..bulk })).await
     }
 
     /// Deletes a closed run and everything that belongs to it, at once.
     pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
         let request = ReasonRequest { run: self.key(id)?, reason: reason.to_owned() };
-        self.ask(self.inner.client.delete_run(request)).await?;
+        self.call(self.inner.client.delete_run(request)).await?;
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl Onward {
     /// have kept the run.
     pub async fn list_deleted(&self) -> Result<Vec<DeletedRun>, Error> {
         let query = DeletedQuery { namespace: self.inner.namespace.clone(), ..DeletedQuery::default() };
-        Ok(self.ask(self.inner.client.list_deleted(query)).await?.runs)
+        Ok(self.call(self.inner.client.list_deleted(query)).await?.runs)
     }
 
     /// Returns the number of runs in this process's memory.
@@ -385,7 +385,7 @@ impl<O> Start<O> {
         // Over a server, the API key limits the budget that may be granted.
         let (run, budget) = (key.clone(), self.budget);
         let start = StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget };
-        let (_, outcome) = self.onward.ask(inner.client.start_and_watch(start)).await?;
+        let (_, outcome) = self.onward.call(inner.client.start_and_watch(start)).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
 }
@@ -426,8 +426,8 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// [`RunHandle::until`] with `|view| view.pause.is_some()`.
     pub async fn result(&self) -> Result<O, Error> {
         let outcome = match &self.outcome {
-            Some(watch) => self.onward.ask(watch.outcome()).await?,
-            None => self.onward.ask(self.client().wait_for_outcome(self.key.clone())).await?,
+            Some(watch) => self.onward.call(watch.outcome()).await?,
+            None => self.onward.call(self.client().wait_for_outcome(self.key.clone())).await?,
         };
         match outcome {
             Ok(output) => output.read().map_err(|why| Error::Convert { what: "the output", why }),
@@ -452,19 +452,19 @@ impl<O> RunHandle<O> {
 
     /// Returns the run's current status, what it awaits, its state and its outcome.
     pub async fn view(&self) -> Result<RunView, Error> {
-        self.onward.ask(self.client().read_run(self.key.clone())).await
+        self.onward.call(self.client().read_run(self.key.clone())).await
     }
 
     /// Waits until `wanted` is true for the run's view and returns that view. Also returns when the run is closed, since its view
     /// no longer changes.
     pub async fn until(&self, mut wanted: impl FnMut(&RunView) -> bool) -> Result<RunView, Error> {
-        let mut watch = self.onward.ask(self.client().watch_run(self.key.clone())).await?;
+        let mut watch = self.onward.call(self.client().watch_run(self.key.clone())).await?;
         loop {
             let view = self.view().await?;
             if wanted(&view) || view.head.status.is_closed() {
                 return Ok(view);
             }
-            self.onward.ask(watch.changed()).await?;
+            self.onward.call(watch.changed()).await?;
         }
     }
 
@@ -479,12 +479,12 @@ impl<O> RunHandle<O> {
 
     /// Requests cancellation of the run. Its code may run compensations first.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        self.onward.ask(self.client().cancel_run(self.because(reason))).await
+        self.onward.call(self.client().cancel_run(self.because(reason))).await
     }
 
     /// Ends the run at once, without running any of its code.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
-        self.onward.ask(self.client().terminate_run(self.because(reason))).await
+        self.onward.call(self.client().terminate_run(self.because(reason))).await
     }
 
     /// Lists the runs that this run started as its children, newest first, with their status.
@@ -492,7 +492,7 @@ impl<O> RunHandle<O> {
         let mut query = ChildrenQuery::from(self.key.clone());
         let mut children = Vec::new();
         loop {
-            let page = self.onward.ask(self.client().list_children(query.clone())).await?;
+            let page = self.onward.call(self.client().list_children(query.clone())).await?;
             children.extend(page.runs);
             match page.next {
                 Some(next) => query.cursor = Some(next),
@@ -505,21 +505,21 @@ impl<O> RunHandle<O> {
     /// (`no_worker`) or is free (`queued`). For a task, no worker serves it, its provider key is rate-limited, it is in
     /// quarantine, or its next attempt is not due. Empty if nothing is blocked.
     pub async fn blocked_on(&self) -> Result<Vec<Blocker>, Error> {
-        Ok(self.onward.ask(self.client().read_blockers(self.key.clone())).await?.blocked_on)
+        Ok(self.onward.call(self.client().read_blockers(self.key.clone())).await?.blocked_on)
     }
 
     /// Pauses the run: timers keep their remaining time, and running steps are recorded when they end.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
-        self.onward.ask(self.client().pause_run(self.because(reason))).await
+        self.onward.call(self.client().pause_run(self.because(reason))).await
     }
 
     pub async fn resume(&self) -> Result<Appended, Error> {
-        self.onward.ask(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: None })).await
+        self.onward.call(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: None })).await
     }
 
     /// Resumes the run with new budget limits, which replace the current ones.
     pub async fn resume_with(&self, budget: Budget) -> Result<Appended, Error> {
-        self.onward.ask(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: Some(budget) })).await
+        self.onward.call(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: Some(budget) })).await
     }
 
     /// Retries a failed run: the calls that failed are executed again, all other recorded results stay. Fails with
@@ -543,7 +543,7 @@ impl<O> RunHandle<O> {
         let name = Name::new(name)?;
         let input = Payload::json(input).map_err(|why| Error::Convert { what: "the query", why })?;
         let request = AskRequest { run: self.key.clone(), name: name.clone(), payload: input, update_id: String::new() };
-        let answer = self.onward.ask(self.client().query_run(request)).await?.answer;
+        let answer = self.onward.call(self.client().query_run(request)).await?.answer;
         self.read_answer(answer.ok_or_else(|| Error::UnknownQuery { run: self.id().to_owned(), name: name.to_string() })?)
     }
 
@@ -572,7 +572,7 @@ impl<O> RunHandle<O> {
     async fn read_records(&self, generation: Option<u32>) -> Result<Vec<Record>, Error> {
         let (mut records, mut from) = (Vec::new(), Index(0));
         loop {
-            let page = self.onward.ask(self.client().read_log(self.key.clone(), generation, from, PAGE)).await?;
+            let page = self.onward.call(self.client().read_log(self.key.clone(), generation, from, PAGE)).await?;
             let full = page.len() == PAGE;
             records.extend(page);
             match records.last() {
@@ -585,7 +585,7 @@ impl<O> RunHandle<O> {
     /// Follows the run's log from `from`: recorded events first, then new ones, until the event that ends the run. If the run
     /// continues as new, follows its next log, which begins at 0 again.
     pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
-        let watch = self.onward.ask(self.client().watch_run(self.key.clone())).await?;
+        let watch = self.onward.call(self.client().watch_run(self.key.clone())).await?;
         let (client, open) = (self.client().clone(), self.onward.inner.open.clone());
         let (key, generation) = (self.key.clone(), watch.generation());
         Ok(Attached {
@@ -642,19 +642,19 @@ impl Attached {
             }
             if self.log_over {
                 // A run that continued as new, or failed and was retried, has not ended here.
-                self.ended = self.open.ask(self.client.read_head(self.key.clone())).await?.generation == self.generation;
+                self.ended = self.open.call(self.client.read_head(self.key.clone())).await?.generation == self.generation;
                 if !self.ended {
                     self.go_on().await?;
                 }
                 continue;
             }
             if !self.read().await? {
-                let head = self.open.ask(self.client.read_head(self.key.clone())).await?;
+                let head = self.open.call(self.client.read_head(self.key.clone())).await?;
                 let over = head.generation > self.generation || head.status.is_closed();
                 // Records appended since the first read are visible now. If there are none, the reader began after the end and is
                 // done.
                 if !over {
-                    self.open.ask(self.watch.changed()).await?;
+                    self.open.call(self.watch.changed()).await?;
                 } else if !self.read().await? {
                     self.ended = head.generation == self.generation;
                     if !self.ended {
@@ -667,7 +667,7 @@ impl Attached {
 
     /// Moves to the next generation, after the copy of records that were already read.
     async fn go_on(&mut self) -> Result<(), Error> {
-        let first = self.open.ask(self.client.read_log(self.key.clone(), Some(self.generation + 1), Index(0), 1)).await?;
+        let first = self.open.call(self.client.read_log(self.key.clone(), Some(self.generation + 1), Index(0), 1)).await?;
         self.next = first.first().map_or(Index(0), |first| behind_copy(&self.key, first));
         (self.generation, self.log_over) = (self.generation + 1, false);
         Ok(())
@@ -675,7 +675,7 @@ impl Attached {
 
     /// Reads the next page and returns whether it has records.
     async fn read(&mut self) -> Result<bool, Error> {
-        let page = self.open.ask(self.client.read_log(self.key.clone(), Some(self.generation), self.next, PAGE)).await?;
+        let page = self.open.call(self.client.read_log(self.key.clone(), Some(self.generation), self.next, PAGE)).await?;
         self.ready = page.into_iter();
         Ok(self.ready.len() > 0)
     }

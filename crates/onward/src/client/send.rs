@@ -36,7 +36,7 @@ impl SendSignal {
 
     async fn send(self) -> Result<Appended, Error> {
         let request = SignalRequest { run: self.run.key.clone(), signal: self.signal? };
-        self.run.onward.ask(self.run.client().signal_run(request)).await
+        self.run.onward.call(self.run.client().signal_run(request)).await
     }
 }
 
@@ -66,7 +66,7 @@ impl Append {
 
     async fn send(self) -> Result<AppendedEntry, Error> {
         let request = AppendEntryRequest { run: self.run.key.clone(), entry: self.entry?, is_looked_up: false };
-        self.run.onward.ask(self.run.client().append_entry(request)).await
+        self.run.onward.call(self.run.client().append_entry(request)).await
     }
 }
 
@@ -100,7 +100,7 @@ impl<T> Update<T> {
 
 impl<T: DeserializeOwned> Update<T> {
     async fn send(self) -> Result<T, Error> {
-        let reply = self.run.onward.ask(self.run.client().update_run(self.request?)).await?;
+        let reply = self.run.onward.call(self.run.client().update_run(self.request?)).await?;
         self.run.read_answer(reply.answer.expect("a client waits for the result of an update"))
     }
 }
@@ -134,7 +134,7 @@ impl Retry {
     }
 
     async fn send(self) -> Result<(), Error> {
-        self.run.onward.ask(self.run.client().retry_run(self.request)).await.map(drop)
+        self.run.onward.call(self.run.client().retry_run(self.request)).await.map(drop)
     }
 }
 

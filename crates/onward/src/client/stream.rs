@@ -63,7 +63,7 @@ impl RunStream {
     async fn read(&self) -> Result<StreamPage, Error> {
         loop {
             let request = StreamRequest { run: self.key.clone(), offset: self.next.clone(), wait_ms: WAIT_MS };
-            match self.open.ask(self.client.read_stream(request)).await {
+            match self.open.call(self.client.read_stream(request)).await {
                 Err(Error::Runtime(error)) if error.consequence() == Consequence::Retry => {
                     tokio::time::sleep(RETRY_DELAY).await;
                 }

@@ -104,7 +104,7 @@ impl<O> StartTask<O> {
         let options = TaskOptions { queue: self.queue.map(Name::new).transpose()?, ..self.options };
         let start = StartTaskRequest { task: key.clone(), kind, input, options, trace: self.trace };
         let outcome = inner.client.watch_outcome(&key); // before the start, so that the end cannot be missed
-        self.onward.ask(inner.client.start_task(start)).await?;
+        self.onward.call(inner.client.start_task(start)).await?;
         Ok(TaskHandle { run: RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData } })
     }
 }
@@ -124,12 +124,12 @@ impl<O> TaskHandle<O> {
 
     /// Returns the task's current state, its attempts and its outcome.
     pub async fn view(&self) -> Result<TaskView, Error> {
-        self.run.onward.ask(self.run.client().read_task(self.run.key.clone())).await
+        self.run.onward.call(self.run.client().read_task(self.run.key.clone())).await
     }
 
     /// Cancels the task: it ends as canceled at once, and a worker that executes it is notified.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        self.run.onward.ask(self.run.client().cancel_task(self.run.because(reason))).await
+        self.run.onward.call(self.run.client().cancel_task(self.run.because(reason))).await
     }
 }
 

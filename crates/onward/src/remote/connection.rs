@@ -170,7 +170,7 @@ impl WorkerConnection for RemoteConnection {
             loop {
                 let limit = u32::try_from(limit - records.len()).unwrap_or(u32::MAX);
                 let read = wire::ReadLog { request: 0, run: run.clone(), generation, from, limit };
-                let reply = shared.ask(|request| WorkerFrame::ReadLog(wire::ReadLog { request, ..read }));
+                let reply = shared.request(|request| WorkerFrame::ReadLog(wire::ReadLog { request, ..read }));
                 let ReplyOutcome::Log(wire::Log { records: page, more }) = reply.outcome().await? else {
                     return Err(not_an_answer("a log"));
                 };
@@ -189,7 +189,7 @@ impl WorkerConnection for RemoteConnection {
         if bytes > max {
             return Box::pin(std::future::ready(Err(StoreError::PayloadTooLarge { bytes, max })));
         }
-        let reply = self.shared.ask(|request| WorkerFrame::Commit(wire::CommitRun { request, commit }));
+        let reply = self.shared.request(|request| WorkerFrame::Commit(wire::CommitRun { request, commit }));
         Box::pin(async move {
             let ReplyOutcome::Committed(committed) = reply.outcome().await? else { return Err(not_an_answer("a commit")) };
             if committed.status.is_closed() {
@@ -208,14 +208,14 @@ impl WorkerConnection for RemoteConnection {
     }
 
     fn pause(&self, run: RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> StoreFuture<'static, ()> {
-        let reply = self.shared.ask(|request| WorkerFrame::Pause(wire::PauseRun { request, run, generation, epoch, report }));
+        let reply = self.shared.request(|request| WorkerFrame::Pause(wire::PauseRun { request, run, generation, epoch, report }));
         Box::pin(async move { reply.outcome().await.map(drop) })
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport) -> StoreFuture<'_, ()> {
         let ends = report.ends();
         let key = task.clone();
-        let reply = self.shared.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task, claim, report }));
+        let reply = self.shared.request(|request| WorkerFrame::Report(wire::ReportTask { request, task, claim, report }));
         Box::pin(async move {
             let answer = reply.outcome().await.map(drop);
             let over = matches!(&answer, Err(error) if error.code() == ErrorCode::TaskAttemptOver);
@@ -290,7 +290,7 @@ impl RemoteConnection {
         for task in tasks {
             self.shared.give_back_task(task).await;
         }
-        let reply = self.shared.ask(|request| WorkerFrame::Leave(wire::Leave { request, received }));
+        let reply = self.shared.request(|request| WorkerFrame::Leave(wire::Leave { request, received }));
         drop(reply.outcome().await);
     }
 }

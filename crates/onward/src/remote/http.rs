@@ -39,7 +39,7 @@ impl HttpClient {
 
     /// Reads the namespace in which the server executes the requests of this client.
     pub async fn namespace(&self) -> Result<Namespace, Error> {
-        let answer = self.ask("GET", "/v1/namespace", None).await?;
+        let answer = self.request("GET", "/v1/namespace", None).await?;
         if answer.status >= 400 {
             return Err(answer.problem().await.into());
         }
@@ -48,12 +48,17 @@ impl HttpClient {
     }
 
     /// Sends a request to `path`, which begins with a slash. Any status is a response; only an unreachable server is an error.
-    pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<HttpAnswer, Error> {
-        self.ask_with(method, path, body.map(|body| ("application/json", body))).await
+    pub async fn request(&self, method: &str, path: &str, body: Option<String>) -> Result<HttpAnswer, Error> {
+        self.request_with(method, path, body.map(|body| ("application/json", body))).await
     }
 
-    /// Sends a request like [`HttpClient::ask`], with a body of any type.
-    pub async fn ask_with(&self, method: &str, path: &str, body: Option<(&'static str, String)>) -> Result<HttpAnswer, Error> {
+    /// Sends a request like [`HttpClient::request`], with a body of any type.
+    pub async fn request_with(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<(&'static str, String)>,
+    ) -> Result<HttpAnswer, Error> {
         let wrong = |why: String| Error::ServerUrl { url: path.to_owned(), why };
         let path: PathAndQuery = path.parse().map_err(|_| wrong("it is not a path".to_owned()))?;
         let uri = Uri::builder().path_and_query(path).build().map_err(|error| wrong(error.to_string()))?;

@@ -45,7 +45,7 @@ pub(crate) async fn namespace_of(url: &str, key: Option<&ApiKey>, trust: &Trust)
     }
     let http = HttpClient::new(Channel::new(url, None, key, trust)?);
     let mut failed = None;
-    let asked = async {
+    let lookup = async {
         loop {
             match http.namespace().await {
                 Err(error) if error.code() == ErrorCode::ServerUnreachable || error.code() == ErrorCode::NotReady => {
@@ -56,7 +56,7 @@ pub(crate) async fn namespace_of(url: &str, key: Option<&ApiKey>, trust: &Trust)
             tokio::time::sleep(RETRY_DELAY).await;
         }
     };
-    let found = tokio::time::timeout(WELCOME_MAX, asked).await;
+    let found = tokio::time::timeout(WELCOME_MAX, lookup).await;
     match found {
         Ok(found) => found,
         Err(_) => Err(failed.unwrap_or_else(|| problem::unreachable(format!("no server answers at {url}")).into())),

@@ -14,10 +14,10 @@ use onward_core::run::{Input, OutboxMessage, WaitKind};
 use onward_core::task::EffectClass;
 use onward_core::{CallId, Event, Failure, Name, Payload, Status};
 
-use super::asked::asked_at;
 use super::judge;
 use super::mutant::{self, Mutant};
 use super::program::{BETWEEN_TURNS, EDITOR, GUEST, MESSAGE, Outside, Program};
+use super::recorded_calls::call_at;
 use crate::agent::AgentCtx;
 use crate::testing::World;
 
@@ -202,8 +202,8 @@ impl State {
 
     /// Returns the answer to the call at `call_id`: its identity and call id.
     pub fn answer_to(&self, call_id: &CallId) -> String {
-        let asked = asked_at(self.world.log(), self.world.generation(), call_id).expect("there is a call");
-        format!("{asked} by {call_id}")
+        let call = call_at(self.world.log(), self.world.generation(), call_id).expect("there is a call");
+        format!("{call} by {call_id}")
     }
 
     fn failure(&self, call_id: &CallId, code: &str) -> Failure {
@@ -211,19 +211,19 @@ impl State {
     }
 
     /// Appends an input to the open generation.
-    fn hear(&mut self, event: impl Into<Event>) {
+    fn append_input(&mut self, event: impl Into<Event>) {
         let generation = Some(self.world.generation());
         self.world.append(Input { generation, ..Input::new(event) }).expect("an open run takes inputs");
     }
 
-    fn hear_answer(&mut self, event: impl Into<Event>, mutant: Option<Mutant>) {
+    fn append_answer(&mut self, event: impl Into<Event>, mutant: Option<Mutant>) {
         if mutant != Some(Mutant::LosesAnswer) {
-            self.hear(event);
+            self.append_input(event);
         }
     }
 
     /// Renders the path to the state, and all its logs.
-    pub fn story(&self) -> String {
+    pub fn describe(&self) -> String {
         let logs = self.world.past_logs().iter().chain([self.world.log()]);
         format!("{}\n{}", self.way(), logs.map(onward_core::Log::to_json_lines).collect::<Vec<_>>().join("\n"))
     }
@@ -332,7 +332,7 @@ fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
     if state.branches < limits.branches {
         let ways = [(0, false), (0, true), (1, true)].into_iter();
         let count = checkpoints(&state.world).len();
-        moves.extend(ways.filter(|(back, _)| *back < count).map(|(back, says)| Move::Branch(back, says)));
+        moves.extend(ways.filter(|(back, _)| *back < count).map(|(back, has_entry)| Move::Branch(back, has_entry)));
     }
     let (generation, may_fail) = (state.world.generation(), state.failures < limits.failures);
     for (call_id, task) in &state.world.tasks {
@@ -374,26 +374,26 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
             let entry = guest(state.entries);
             mutant::times(mutant, Mutant::LosesGuest, Mutant::RepeatsGuest, || state.world.signal(ENTRY_SIGNAL, &entry));
         }
-        Move::Branch(back, says) => {
+        Move::Branch(back, has_entry) => {
             state.branches += 1;
-            let entry = says.then(|| said_as(EDITOR, state.branches));
+            let entry = has_entry.then(|| outside_entry(EDITOR, state.branches));
             let request = BranchRequested { entry, ..checkpoints(&state.world).swap_remove(back) };
             if mutant == Some(Mutant::TakesEveryBranch) {
                 state.world.forget_branch();
             }
             let answer = state.world.append(Input { generation: Some(generation), ..Input::new(request) });
             if let Some(refusal) = answer.err().filter(|_| !judge::is_branched(state.world.log())) {
-                return Err(format!("MA9 {refusal}: {}", state.story()));
+                return Err(format!("MA9 {refusal}: {}", state.describe()));
             }
             return judge::judge(state);
         }
         Move::Begin(call_id) => {
             if !judge::claimed(state.world.log()).contains(&call_id) {
-                return Err(format!("MA3 {call_id} begins, though it is abandoned: {}", state.story()));
+                return Err(format!("MA3 {call_id} begins, though it is abandoned: {}", state.describe()));
             }
             state.begun.insert((generation, call_id.clone()));
             if mutant != Some(Mutant::HidesAttempts) {
-                state.hear(TaskAttempted { call_id, attempt: 1, ledger_name: None, began_at: None });
+                state.append_input(TaskAttempted { call_id, attempt: 1, ledger_name: None, began_at: None });
             }
             return judge::judge(state);
         }
@@ -401,22 +401,22 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
             let output = mutant::answer(&state, &call_id, mutant);
             state.world.tasks.remove(&call_id);
             let output = Payload::json(&output).expect("text");
-            state.hear_answer(TaskCompleted { call_id, output, attempts: 1 }, mutant);
+            state.append_answer(TaskCompleted { call_id, output, attempts: 1 }, mutant);
         }
         Move::Fail(call_id) => {
             state.failures += 1;
             state.world.tasks.remove(&call_id);
             let failure = state.failure(&call_id, "failed");
-            state.hear(TaskFailed { call_id, failure, attempts: 1 });
+            state.append_input(TaskFailed { call_id, failure, attempts: 1 });
         }
         Move::Lose(call_id) => {
             state.failures += 1;
             if state.world.tasks[&call_id].options.class == Some(EffectClass::AtMostOnce) {
                 state.world.tasks.remove(&call_id);
                 let failure = state.failure(&call_id, "outcome_unknown");
-                state.hear(TaskFailed { call_id, failure, attempts: 1 });
+                state.append_input(TaskFailed { call_id, failure, attempts: 1 });
             } else {
-                state.hear(TaskAttempted { call_id, attempt: 2, ledger_name: None, began_at: None });
+                state.append_input(TaskAttempted { call_id, attempt: 2, ledger_name: None, began_at: None });
             }
         }
         Move::Answer(call_id) => {
@@ -424,24 +424,24 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
             if mutant == Some(Mutant::LosesAnswer) {
                 state.world.waits.remove(&call_id);
             }
-            state.hear_answer(decide(call_id, kind, answer), mutant);
+            state.append_answer(decide(call_id, kind, answer), mutant);
         }
         Move::Decline(call_id) => {
             state.failures += 1;
             let (kind, answer) = (state.world.waits[&call_id].kind, Err(state.failure(&call_id, "declined")));
-            state.hear(decide(call_id, kind, answer));
+            state.append_input(decide(call_id, kind, answer));
         }
         Move::Fire(call_id) => state.world.fire_timer(&call_id),
         Move::ChildEnds(call_id, id) => {
             state.ended.insert(id);
             let output = Payload::json(&mutant::answer(&state, &call_id, mutant)).expect("text");
-            state.hear_answer(ChildCompleted { call_id, output, child: None, spent: None }, mutant);
+            state.append_answer(ChildCompleted { call_id, output, child: None, spent: None }, mutant);
         }
         Move::ChildFails(call_id, id) => {
             state.failures += 1;
             state.ended.insert(id);
             let failure = state.failure(&call_id, "failed");
-            state.hear(ChildFailed { call_id, failure, child: None, spent: None });
+            state.append_input(ChildFailed { call_id, failure, child: None, spent: None });
         }
         Move::TakeOff(flip) => {
             state.bit = if limits.clock { state.bit + flip } else { (state.bit + flip) % 2 };
@@ -470,7 +470,7 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
         Move::Resume => {
             state.resumes += 1;
             state.accepted.extend(judge::accepted(&state));
-            state.hear(RunResumed::default());
+            state.append_input(RunResumed::default());
         }
     }
     if mutant == Some(Mutant::LosesWakeups) && state.world.status() == Status::Pending && state.world.log().records().len() > 1 {
@@ -493,10 +493,10 @@ fn checkpoints(world: &World) -> Vec<BranchRequested> {
 
 /// Returns an entry from outside; every second one has a key.
 fn guest(number: u32) -> OutsideEntry {
-    OutsideEntry { idempotency_key: number.is_multiple_of(2).then(|| number.to_string()), ..said_as(GUEST, number) }
+    OutsideEntry { idempotency_key: number.is_multiple_of(2).then(|| number.to_string()), ..outside_entry(GUEST, number) }
 }
 
-fn said_as(role: &str, number: u32) -> OutsideEntry {
+fn outside_entry(role: &str, number: u32) -> OutsideEntry {
     let content = Payload::json(&number).expect("a number");
     OutsideEntry { role: Name::new(role).expect("a name"), content, idempotency_key: None }
 }
@@ -546,7 +546,7 @@ fn land_late(mut state: State, outside: &Outside) -> Next {
         Err(fault) => fault.into_pause().is_none_or(|report| state.world.refuses_late_pause(report, &seen)),
     };
     if !is_refused {
-        return Err(format!("MA8 a commit of a previous holder was accepted: {}", state.story()));
+        return Err(format!("MA8 a commit of a previous holder was accepted: {}", state.describe()));
     }
     judge::judge(state)
 }
@@ -564,19 +564,19 @@ fn committed(mut state: State, outside: &Outside, generation: u32) -> Next {
 
 fn pause(mut state: State, fault: Fault, limits: Limits) -> Next {
     if !matches!(fault, Fault::EffectAbandoned { .. } | Fault::Unstable(_)) {
-        return Err(format!("{fault:?}: {}", state.story()));
+        return Err(format!("{fault:?}: {}", state.describe()));
     }
     let report = fault.into_pause().expect("both are told");
     // It may have been paused or ended meanwhile.
     let is_paused = state.world.input(report).is_ok();
     if is_paused && limits.mutant == Some(Mutant::ResumesByItself) {
-        state.hear(RunResumed::default());
+        state.append_input(RunResumed::default());
     }
     judge::judge(state)
 }
 
 fn stuck(state: &State) -> String {
-    format!("MA5 stuck: {}", state.story())
+    format!("MA5 stuck: {}", state.describe())
 }
 
 /// Follows one path of a program; `choose` selects one of the given number of moves.

@@ -24,16 +24,16 @@ use onward_core::event::PauseReason;
 use onward_core::task::EffectClass;
 use onward_core::{CallId, Event, Index, Log, Name, Status};
 
-use super::asked::{self, asked_at, calls};
 use super::explore::State;
 use super::program::{BETWEEN_TURNS, Done, EDITOR, GUEST, MESSAGE};
+use super::recorded_calls::{self, call_at, calls};
 
 /// The end of every log.
 const END: Index = Index(u64::MAX);
 
 /// Returns the events of the commits on the live path.
 fn way(log: &Log) -> Vec<(Index, &Event)> {
-    let is_left = asked::is_left(log, END);
+    let is_left = recorded_calls::is_left(log, END);
     let commits = log.records().iter().filter(|record| record.commit.is_some() && !is_left(record.index));
     commits.flat_map(|record| record.events.iter().map(|event| (record.index, event))).collect()
 }
@@ -72,8 +72,8 @@ pub(super) fn is_unstable(state: &State) -> bool {
 
 /// Returns whether the run is stuck: it is open, not paused, and does not wait for an unsent message (MA5).
 pub(super) fn is_stuck(state: &State) -> bool {
-    let heard = said(&conversation(state)).len();
-    let waits_for_people = ['R', BETWEEN_TURNS].contains(&state.doing) && heard == state.signals as usize;
+    let message_count = message_numbers(&conversation(state)).len();
+    let waits_for_people = ['R', BETWEEN_TURNS].contains(&state.doing) && message_count == state.signals as usize;
     match state.world.status() {
         Status::Paused => false,
         Status::Waiting => !waits_for_people,
@@ -90,11 +90,11 @@ pub(super) fn judge(state: State) -> Result<State, String> {
         .or_else(|| effects(&state))
         .or_else(|| flips(&state))
         .or_else(|| branches(&state))
-        .or_else(|| asked_again(&state))
+        .or_else(|| repeated_request(&state))
         .or_else(|| asleep(&state));
     match found {
         None => Ok(state),
-        Some(found) => Err(format!("{found}: {}", state.story())),
+        Some(found) => Err(format!("{found}: {}", state.describe())),
     }
 }
 
@@ -109,15 +109,15 @@ pub(super) fn compare(state: &State, done: &Done) -> Result<(), String> {
         let recorded = entries(log).into_iter().filter(|entry| entry.role.as_str() != GUEST);
         let recorded = recorded.map(|entry| (entry.role.to_string(), entry.content.read().expect("JSON")));
         let recorded: Vec<(String, serde_json::Value)> = recorded.collect();
-        if recorded != part.said {
-            return Err(format!("MA7 the code appended {:?}, and the log has {recorded:?}: {}", part.said, state.story()));
+        if recorded != part.appended {
+            return Err(format!("MA7 the code appended {:?}, and the log has {recorded:?}: {}", part.appended, state.describe()));
         }
-        let mut asked = part.asked.clone();
+        let mut remaining = part.calls.clone();
         for (_, call) in calls(log, *of, END) {
-            let Some(position) = asked.iter().position(|asked| *asked == call) else {
-                return Err(format!("MA2 the log has {call}, and the code called {:?}: {}", part.asked, state.story()));
+            let Some(position) = remaining.iter().position(|made| *made == call) else {
+                return Err(format!("MA2 the log has {call}, and the code called {:?}: {}", part.calls, state.describe()));
             };
-            asked.swap_remove(position);
+            remaining.swap_remove(position);
         }
     }
     Ok(())
@@ -151,20 +151,20 @@ fn numbers(conversation: &[Entry], role: &str) -> Vec<u32> {
     entries.map(|entry| entry.content.read().expect("a number")).collect()
 }
 
-fn said(conversation: &[Entry]) -> Vec<u32> {
+fn message_numbers(conversation: &[Entry]) -> Vec<u32> {
     numbers(conversation, "user")
 }
 
 /// MA1.
 fn messages(state: &State, conversation: &[Entry]) -> Option<String> {
-    let said = said(conversation);
-    if said != (1..=said.len() as u32).collect::<Vec<_>>() {
-        return Some(format!("MA1 the conversation has the messages {said:?}"));
+    let found = message_numbers(conversation);
+    if found != (1..=found.len() as u32).collect::<Vec<_>>() {
+        return Some(format!("MA1 the conversation has the messages {found:?}"));
     }
     let log = state.world.log();
     let started = log.records().first().and_then(|record| record.started()).expect("a log begins with its start");
     let is_open = |entry: &&Entry| entry.generation == state.world.generation() && entry.role.as_str() == "user";
-    let before = said.len() - conversation.iter().filter(is_open).count();
+    let before = found.len() - conversation.iter().filter(is_open).count();
     let is_message = |name: &Name| name.as_str() == MESSAGE;
     let received = log.events().filter(|(_, event)| matches!(event, Event::SignalReceived(signal) if is_message(&signal.name)));
     let carried = started.mailbox.iter().filter(|signal| is_message(&signal.name)).count();
@@ -174,11 +174,11 @@ fn messages(state: &State, conversation: &[Entry]) -> Option<String> {
 
 /// MA6.
 fn guests(state: &State, conversation: &[Entry]) -> Option<String> {
-    let said = numbers(conversation, GUEST);
+    let present = numbers(conversation, GUEST);
     let pending = pending_of(state.world.log().records()).into_iter();
-    let all: Vec<u32> = said.iter().copied().chain(pending.map(|entry| entry.content.read().expect("a number"))).collect();
+    let all: Vec<u32> = present.iter().copied().chain(pending.map(|entry| entry.content.read().expect("a number"))).collect();
     (all != (1..=state.entries).collect::<Vec<_>>())
-        .then(|| format!("MA6 of {} entries {said:?} are there, {all:?} in all", state.entries))
+        .then(|| format!("MA6 of {} entries {present:?} are there, {all:?} in all", state.entries))
 }
 
 /// MA7: entries contain their generation and ordinal, results the call they were made for; so equal texts are one entry too many.
@@ -221,10 +221,10 @@ fn left_decisions(log: &Log, seen: Index, claimed: &BTreeSet<CallId>, is_accepte
         }
         _ => None,
     };
-    let (told, mut left): (Vec<_>, Vec<_>) =
+    let (effective, mut left): (Vec<_>, Vec<_>) =
         log.events().filter_map(decision).partition(|(call_id, _)| claimed.contains(call_id));
     left.retain(|(call_id, _)| !is_accepted(call_id));
-    for (_, approved) in told {
+    for (_, approved) in effective {
         let again = left.iter().position(|(_, left)| *left == approved);
         again.into_iter().for_each(|at| drop(left.swap_remove(at)));
     }
@@ -296,25 +296,27 @@ fn requests(log: &Log) -> impl Iterator<Item = Option<&OutsideEntry>> {
 /// MA9.
 fn branches(state: &State) -> Option<String> {
     logs(state).filter(|log| is_branched(log)).find_map(|log| {
-        let asked: Vec<_> = requests(log).collect();
-        let asked_to_say: Vec<u32> = asked.iter().flatten().map(|entry| entry.content.read().expect("a number")).collect();
+        let requested: Vec<_> = requests(log).collect();
+        let requested_numbers: Vec<u32> =
+            requested.iter().flatten().map(|entry| entry.content.read().expect("a number")).collect();
         let is_over = log.records().last().is_some_and(|record| record.ends_log());
-        let said = if is_over { numbers(&entries_of(0, log.records()), EDITOR) } else { asked_to_say.clone() };
-        let is_sound = asked.len() == 1 && said == asked_to_say;
-        (!is_sound).then(|| format!("MA9 {} branches are to say {asked_to_say:?}, and {said:?} is said", asked.len()))
+        let appended = if is_over { numbers(&entries_of(0, log.records()), EDITOR) } else { requested_numbers.clone() };
+        let is_sound = requested.len() == 1 && appended == requested_numbers;
+        (!is_sound)
+            .then(|| format!("MA9 {} branches request {requested_numbers:?}, and {appended:?} was appended", requested.len()))
     })
 }
 
 /// MA10.
-fn asked_again(state: &State) -> Option<String> {
+fn repeated_request(state: &State) -> Option<String> {
     let generation = state.world.generation();
     let closed = state.world.past_logs().last().map(|log| (generation - 1, log));
     closed.into_iter().chain([(generation, state.world.log())]).find_map(|(generation, log)| {
         let is_requested =
             |event: &Event| matches!(event, Event::ChildStarted(_) | Event::PromiseCreated(_) | Event::ApprovalRequested(_));
         let call_ids = log.events().filter(|(_, event)| is_requested(event)).filter_map(|(_, event)| event.call_id());
-        let mut asked = BTreeSet::new();
-        let again = call_ids.filter_map(|call_id| asked_at(log, generation, call_id)).find(|what| !asked.insert(what.clone()))?;
-        Some(format!("MA10 the world is asked twice for {again}"))
+        let mut seen = BTreeSet::new();
+        let again = call_ids.filter_map(|call_id| call_at(log, generation, call_id)).find(|what| !seen.insert(what.clone()))?;
+        Some(format!("MA10 the world gets the same request twice: {again}"))
     })
 }

@@ -4,11 +4,11 @@
 //! code executes: it is read at each activation, and may have changed since the last one. Activations start from replay. Inputs
 //! may arrive between what an activation saw and its commit; the process may die before the commit.
 
-mod asked;
 mod explore;
 mod judge;
 mod mutant;
 mod program;
+mod recorded_calls;
 
 use explore::{Limits, Walked, explore, walk};
 use mutant::Mutant;
@@ -91,7 +91,7 @@ const MUTANTS: &[(Mutant, &str, Limits, &str)] = &[
     (Mutant::SwapsAnswers, "J > F", Limits::new(0, 0, 0), "MA2"),
     (Mutant::AnswersFirst, "T > F", Limits::new(0, 0, 0), "MA2"),
     (Mutant::AdoptsByKind, "S N/V > F", Limits::new(1, 1, 0), "MA2"),
-    (Mutant::AsksAnew, "S/B N > F", Limits::new(1, 1, 0), "MA3"),
+    (Mutant::RepeatsCalls, "S/B N > F", Limits::new(1, 1, 0), "MA3"),
     (Mutant::HidesAttempts, "N/V > F", Limits::new(1, 1, 0), "MA3"),
     (Mutant::KeepsTasks, "N/- L > F", Limits::new(1, 1, 0), "MA3"),
     (Mutant::ResumesByItself, "N/V > F", Limits::new(1, 1, 0), "MA3"),
@@ -108,9 +108,9 @@ const MUTANTS: &[(Mutant, &str, Limits, &str)] = &[
     (Mutant::AnswersFirst, "C C > F", Limits::new(0, 0, 0), "MA2"),
     (Mutant::AnswersFirst, "O O > F", Limits::new(0, 0, 0), "MA2"),
     (Mutant::AdoptsByKind, "S/B A > F", Limits::new(0, 1, 0), "MA4"),
-    (Mutant::AsksAnew, "S/B C > F", Limits::new(0, 1, 0), "MA3"),
-    (Mutant::AsksAnew, "S/B O > F", Limits::new(0, 1, 0), "MA10"),
-    (Mutant::AsksAnew, "Z/- A > F", Limits::new(0, 1, 0), "MA10"),
+    (Mutant::RepeatsCalls, "S/B C > F", Limits::new(0, 1, 0), "MA3"),
+    (Mutant::RepeatsCalls, "S/B O > F", Limits::new(0, 1, 0), "MA10"),
+    (Mutant::RepeatsCalls, "Z/- A > F", Limits::new(0, 1, 0), "MA10"),
     (Mutant::ResumesByItself, "C/- L > F", Limits::new(0, 1, 0), "MA3"),
     (Mutant::ResumesByItself, "A/- N > F", Limits::new(0, 1, 0), "MA3"),
     (Mutant::TakesEveryBranch, "D > W; D > F", Limits::new(1, 0, 0).branches(2), "MA9"),

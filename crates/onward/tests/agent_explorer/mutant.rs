@@ -4,8 +4,8 @@ use onward_core::engine::CommitDraft;
 use onward_core::event::{ApprovalRequested, CallAdopted, ChildStarted, PromiseCreated, TaskScheduled};
 use onward_core::{CallId, Event, Index, RunId};
 
-use super::asked;
 use super::explore::State;
+use super::recorded_calls;
 
 /// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Mutant {
     /// A call takes over the result of a call of the same kind, whatever its content.
     AdoptsByKind,
     /// A call that has begun is made anew instead of taken over.
-    AsksAnew,
+    RepeatsCalls,
     /// The start of a task is not recorded.
     HidesAttempts,
     /// A withdrawn task goes to a worker nevertheless.
@@ -82,10 +82,10 @@ pub(super) fn draft(state: &State, draft: &mut CommitDraft, mutant: Option<Mutan
                     .for_each(|(_, from)| *event = CallAdopted { call_id: call_id.clone(), from: from.clone() }.into());
             }
         }
-        Some(Mutant::AsksAnew) => {
+        Some(Mutant::RepeatsCalls) => {
             for event in &mut draft.events {
                 let Event::CallAdopted(adopted) = &*event else { continue };
-                let anew = asked::origin(log, &adopted.from).and_then(|asked| asked_anew(asked, adopted.call_id.clone()));
+                let anew = recorded_calls::origin(log, &adopted.from).and_then(|call| call_anew(call, adopted.call_id.clone()));
                 anew.into_iter().for_each(|anew| *event = anew);
             }
         }
@@ -94,8 +94,8 @@ pub(super) fn draft(state: &State, draft: &mut CommitDraft, mutant: Option<Mutan
 }
 
 /// Returns the same call at another place.
-fn asked_anew(asked: &Event, call_id: CallId) -> Option<Event> {
-    Some(match asked {
+fn call_anew(call: &Event, call_id: CallId) -> Option<Event> {
+    Some(match call {
         Event::TaskScheduled(task) => TaskScheduled { call_id, ..task.clone() }.into(),
         Event::ChildStarted(started) => {
             let child = RunId::new(format!("{}-anew", started.child)).expect("an id");

@@ -65,9 +65,9 @@ pub(super) struct Done {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
     /// Roles and texts of its entries, in order.
-    pub said: Vec<(String, Value)>,
+    pub appended: Vec<(String, Value)>,
     /// The identities of its calls.
-    pub asked: Vec<String>,
+    pub calls: Vec<String>,
 }
 
 impl Outside {
@@ -125,7 +125,7 @@ impl Program {
         if self.has_phases {
             return self.run_phase(ctx, outside).await;
         }
-        let prelude = Teller::new(&ctx, &outside, 0);
+        let prelude = Interpreter::new(&ctx, &outside, 0);
         for slot in &self.prelude {
             let bit = outside.prelude_bit();
             prelude.operate(slot[(bit % 2) as usize], bit).await?;
@@ -133,9 +133,9 @@ impl Program {
         outside.lock().doing = BETWEEN_TURNS;
         ctx.turns(0u32, |turn| {
             let generation = ctx.cell.lock().engine.generation();
-            let (program, teller) = (&self, Teller::new(&ctx, &outside, generation));
+            let (program, interpreter) = (&self, Interpreter::new(&ctx, &outside, generation));
             async move {
-                Ok(match program.take_turn(&teller, turn).await? {
+                Ok(match program.take_turn(&interpreter, turn).await? {
                     'N' => Turn::Next(turn + 1),
                     'W' => Turn::Await(turn + 1, MESSAGE),
                     _ => Turn::Done(turn),
@@ -148,38 +148,38 @@ impl Program {
     async fn run_phase(&self, ctx: AgentCtx, outside: Outside) -> Result<u32> {
         let phase: u32 = ctx.checkpointed()?.unwrap_or_default();
         let generation = ctx.cell.lock().engine.generation();
-        let teller = Teller::new(&ctx, &outside, generation);
+        let interpreter = Interpreter::new(&ctx, &outside, generation);
         if phase > 0 && self.turns[phase as usize - 1].1 == 'W' {
-            teller.operate('R', 0).await?;
+            interpreter.operate('R', 0).await?;
         }
-        match self.take_turn(&teller, phase).await? {
+        match self.take_turn(&interpreter, phase).await? {
             'F' => Ok(phase),
             _ => ctx.checkpoint(&(phase + 1)).await,
         }
     }
 
     /// Executes the slots of a turn and returns its end.
-    async fn take_turn(&self, teller: &Teller, turn: u32) -> Result<char> {
+    async fn take_turn(&self, interpreter: &Interpreter, turn: u32) -> Result<char> {
         let (slots, end) = &self.turns[turn as usize];
         for slot in slots {
-            let bit = teller.outside.bit();
-            teller.operate(slot[(bit % 2) as usize], bit).await?;
+            let bit = interpreter.outside.bit();
+            interpreter.operate(slot[(bit % 2) as usize], bit).await?;
         }
         Ok(*end)
     }
 }
 
 /// Executes one generation and reports what it does.
-struct Teller {
+struct Interpreter {
     ctx: AgentCtx,
     outside: Outside,
     generation: u32,
     counts: Mutex<BTreeMap<String, u32>>,
 }
 
-impl Teller {
-    fn new(ctx: &AgentCtx, outside: &Outside, generation: u32) -> Teller {
-        Teller { ctx: ctx.clone(), outside: outside.clone(), generation, counts: Mutex::default() }
+impl Interpreter {
+    fn new(ctx: &AgentCtx, outside: &Outside, generation: u32) -> Interpreter {
+        Interpreter { ctx: ctx.clone(), outside: outside.clone(), generation, counts: Mutex::default() }
     }
 
     async fn operate(&self, letter: char, bit: u32) -> Result<()> {
@@ -187,13 +187,13 @@ impl Teller {
         self.outside.lock().doing = letter;
         match letter {
             '-' => {}
-            'S' => self.say("said").await?,
-            'B' => self.say("also said").await?,
-            'K' => self.say(&format!("at {bit}")).await?,
-            'U' => self.say(&ctx.uuid()).await?,
+            'S' => self.append_text("said").await?,
+            'B' => self.append_text("also said").await?,
+            'K' => self.append_text(&format!("at {bit}")).await?,
+            'U' => self.append_text(&ctx.uuid()).await?,
             'H' => {
                 let has = ctx.signal(MESSAGE).has();
-                self.say(if has { "somebody is there" } else { "nobody is there" }).await?;
+                self.append_text(if has { "somebody is there" } else { "nobody is there" }).await?;
             }
             'D' => {
                 for number in ctx.signal(MESSAGE).drain::<u32>()? {
@@ -210,59 +210,59 @@ impl Teller {
             'N' => self.pay(json!({ "amount": 10 })).await?,
             'V' => self.pay(json!({ "amount": "10.0" })).await?,
             'M' => {
-                let (asked, wire) = self.task("wire", json!(10));
-                self.tell("tool", &asked, wire.at_most_once().await).await?;
+                let (call, wire) = self.task("wire", json!(10));
+                self.append_result("tool", &call, wire.at_most_once().await).await?;
             }
             'J' => self.both(bit, json!("one"), json!("two")).await?,
             'T' => self.both(bit, json!("twin"), json!("twin")).await?,
             'Y' => {
-                let (asked, kept) = self.task("look", json!("kept"));
+                let (call, kept) = self.task("look", json!("kept"));
                 let kept = kept.pure();
                 self.model(json!("meanwhile")).await?;
                 if bit.is_multiple_of(2) {
                     kept.cancel();
                 }
-                self.tell("tool", &asked, kept.await).await?;
+                self.append_result("tool", &call, kept.await).await?;
             }
             'G' => drop(ctx.take_in().await),
             'X' => {
-                self.asked("send told to peer");
+                self.record_call("send told to peer");
                 ctx.send_signal("peer", "told", &"hello")?;
             }
             'A' | 'a' => {
-                let asked = self.asked(&format!("approval may-i May I? under {}", self.leaf()));
+                let call = self.record_call(&format!("approval may-i May I? under {}", self.leaf()));
                 let approval = ctx.approval("may-i", "May I?");
                 let decision = if letter == 'a' { approval.within(SPAN).await? } else { approval.await? };
                 match decision.feedback {
-                    None if decision.expired => self.say(&format!("nobody decided {asked}")).await?,
+                    None if decision.expired => self.append_text(&format!("nobody decided {call}")).await?,
                     feedback => {
-                        let text = compare(&asked, feedback.unwrap_or_default())?;
+                        let text = compare(&call, feedback.unwrap_or_default())?;
                         self.append("system", json!(format!("{text}: {}", decision.approved))).await?;
                     }
                 }
             }
             'I' => {
-                let asked = self.asked("step compute");
-                let result = format!("{asked} by the step");
-                self.tell("tool", &asked, ctx.step("compute", async || Ok::<_, Failure>(result)).await).await?;
+                let call = self.record_call("step compute");
+                let result = format!("{call} by the step");
+                self.append_result("tool", &call, ctx.step("compute", async || Ok::<_, Failure>(result)).await).await?;
             }
             'C' => {
-                let asked = self.asked("child helper 1");
-                self.tell("tool", &asked, ctx.child("helper", &1).await).await?;
+                let call = self.record_call("child helper 1");
+                self.append_result("tool", &call, ctx.child("helper", &1).await).await?;
             }
             'O' => {
-                let asked = self.asked("promise answer");
-                self.tell("tool", &asked, ctx.promise("answer").await).await?;
+                let call = self.record_call("promise answer");
+                self.append_result("tool", &call, ctx.promise("answer").await).await?;
             }
             'Z' => ctx.sleep(SPAN).await?,
             'E' => {
-                let heard: Option<u32> = ctx.signal(MESSAGE).recv_timeout(SPAN).await?;
-                if let Some(number) = heard {
+                let received: Option<u32> = ctx.signal(MESSAGE).recv_timeout(SPAN).await?;
+                if let Some(number) = received {
                     self.append("user", json!(number)).await?;
                 }
             }
             's' => {
-                let (asked, look) = self.task("look", json!("selected"));
+                let (call, look) = self.task("look", json!("selected"));
                 let won = crate::select! {
                     number = ctx.signal(MESSAGE).recv::<u32>() => Won::Message(number?),
                     result = look.pure() => Won::Look(result),
@@ -270,36 +270,36 @@ impl Teller {
                 };
                 match won {
                     Won::Message(number) => self.append("user", json!(number)).await?,
-                    Won::Look(result) => self.tell("tool", &asked, result).await?,
-                    Won::Time => self.say("nothing came").await?,
+                    Won::Look(result) => self.append_result("tool", &call, result).await?,
+                    Won::Time => self.append_text("nothing came").await?,
                 }
             }
             'r' => {
                 let runners = ["left", "right"].map(|side| self.task("look", json!(side)));
-                let asked = runners.each_ref().map(|(asked, _)| asked.clone());
+                let calls = runners.each_ref().map(|(call, _)| call.clone());
                 match crate::race(runners.map(|(_, look)| look.pure())).await {
                     Ok(text) => {
-                        let asked = asked.iter().find(|asked| text.starts_with(*asked)).unwrap_or(&asked[0]);
-                        self.tell("tool", asked, Ok(text)).await?;
+                        let call = calls.iter().find(|call| text.starts_with(*call)).unwrap_or(&calls[0]);
+                        self.append_result("tool", call, Ok(text)).await?;
                     }
-                    Err(_) => self.say("nobody has won").await?,
+                    Err(_) => self.append_text("nobody has won").await?,
                 }
             }
             'j' => {
                 let arms = [json!("an arm"), json!("another arm")];
                 let [one, two] = arms.map(|input| async move {
-                    let (asked, look) = self.task("look", input.clone());
+                    let (call, look) = self.task("look", input.clone());
                     let first = look.pure().await;
                     let (then, again) = self.task("pay", input);
-                    (asked, first, then, again.await)
+                    (call, first, then, again.await)
                 });
-                let promised = self.asked("promise joined");
+                let promised = self.record_call("promise joined");
                 let (one, two, kept) = crate::join!(one, two, ctx.promise::<String>("joined"));
-                for (asked, first, then, second) in [one, two] {
-                    self.tell("tool", &asked, first).await?;
-                    self.tell("tool", &then, second).await?;
+                for (call, first, then, second) in [one, two] {
+                    self.append_result("tool", &call, first).await?;
+                    self.append_result("tool", &then, second).await?;
                 }
-                self.tell("tool", &promised, kept).await?;
+                self.append_result("tool", &promised, kept).await?;
             }
             other => panic!("no operation {other}"),
         }
@@ -307,37 +307,37 @@ impl Teller {
     }
 
     async fn model(&self, input: Value) -> Result<()> {
-        let (asked, reply) = self.task("llm", input);
-        self.tell("assistant", &asked, reply.pure().await).await
+        let (call, reply) = self.task("llm", input);
+        self.append_result("assistant", &call, reply.pure().await).await
     }
 
     async fn look(&self, input: Value) -> Result<()> {
-        let (asked, look) = self.task("look", input);
-        self.tell("tool", &asked, look.pure().await).await
+        let (call, look) = self.task("look", input);
+        self.append_result("tool", &call, look.pure().await).await
     }
 
     async fn pay(&self, input: Value) -> Result<()> {
-        let (asked, payment) = self.task("pay", input);
-        self.tell("tool", &asked, payment.await).await
+        let (call, payment) = self.task("pay", input);
+        self.append_result("tool", &call, payment.await).await
     }
 
     /// Runs two tasks at the same time; the bit decides which is awaited first.
     async fn both(&self, bit: u32, one: Value, two: Value) -> Result<()> {
         let mut looks = [one, two].map(|input| {
-            let (asked, look) = self.task("look", input);
-            (asked, look.pure())
+            let (call, look) = self.task("look", input);
+            (call, look.pure())
         });
         if !bit.is_multiple_of(2) {
             looks.reverse();
         }
-        for (asked, look) in looks {
-            self.tell("tool", &asked, look.await).await?;
+        for (call, look) in looks {
+            self.append_result("tool", &call, look.await).await?;
         }
         Ok(())
     }
 
     fn task(&self, kind: &str, input: Value) -> (String, TaskCall<String>) {
-        (self.asked(&format!("task {kind} {input}")), self.ctx.task(kind, &input))
+        (self.record_call(&format!("task {kind} {input}")), self.ctx.task(kind, &input))
     }
 
     fn leaf(&self) -> String {
@@ -345,10 +345,10 @@ impl Teller {
     }
 
     /// Returns the identity of a call, and records it.
-    fn asked(&self, what: &str) -> String {
-        let asked = self.counted(what);
-        self.outside.lock().parts.entry(self.generation).or_default().asked.push(asked.clone());
-        asked
+    fn record_call(&self, what: &str) -> String {
+        let call = self.counted(what);
+        self.outside.lock().parts.entry(self.generation).or_default().calls.push(call.clone());
+        call
     }
 
     fn counted(&self, what: &str) -> String {
@@ -358,21 +358,21 @@ impl Teller {
         format!("{}: {what} #{}", self.generation, *count - 1)
     }
 
-    async fn say(&self, text: &str) -> Result<()> {
+    async fn append_text(&self, text: &str) -> Result<()> {
         self.append("system", json!(self.counted(text))).await
     }
 
-    async fn tell(&self, role: &str, asked: &str, result: Result<String>) -> Result<()> {
+    async fn append_result(&self, role: &str, call: &str, result: Result<String>) -> Result<()> {
         match result {
-            Ok(text) => self.append(role, json!(compare(asked, text)?)).await,
-            Err(failure) if failure.code == "canceled" => self.say(&format!("gave up {asked}")).await,
-            Err(failure) => self.append(role, json!(compare(asked, failure.message)?)).await,
+            Ok(text) => self.append(role, json!(compare(call, text)?)).await,
+            Err(failure) if failure.code == "canceled" => self.append_text(&format!("gave up {call}")).await,
+            Err(failure) => self.append(role, json!(compare(call, failure.message)?)).await,
         }
     }
 
     async fn append(&self, role: &str, content: Value) -> Result<()> {
         self.ctx.append(role, &content).await?;
-        self.outside.lock().parts.entry(self.generation).or_default().said.push((role.to_owned(), content));
+        self.outside.lock().parts.entry(self.generation).or_default().appended.push((role.to_owned(), content));
         Ok(())
     }
 }
@@ -385,7 +385,7 @@ enum Won {
 }
 
 /// Compares an answer with its call. A program that gets a wrong one fails, which no program does otherwise.
-fn compare(asked: &str, answer: String) -> Result<String> {
-    let is_it = answer.strip_prefix(asked).is_some_and(|rest| rest.starts_with(" by "));
-    if is_it { Ok(answer) } else { Err(Failure::fatal(format!("MA2: {asked} was given {answer}"))) }
+fn compare(call: &str, answer: String) -> Result<String> {
+    let is_it = answer.strip_prefix(call).is_some_and(|rest| rest.starts_with(" by "));
+    if is_it { Ok(answer) } else { Err(Failure::fatal(format!("MA2: {call} was given {answer}"))) }
 }

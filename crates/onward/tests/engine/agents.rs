@@ -335,10 +335,10 @@ async fn patient(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
         async move {
             let look = |number: u32| ctx.task::<u32>("look", &number).timeout(secs(60)).retry(RetryPolicy::attempts(1));
             let looks = join_all_settled((0..3).map(look)).await;
-            let told = looks.into_iter().map(|look| look.map_or_else(|failure| failure.code, |number| number.to_string()));
-            let told: Vec<String> = told.collect();
-            ctx.append("tool", &told).await?;
-            Ok(Turn::Done(told))
+            let results = looks.into_iter().map(|look| look.map_or_else(|failure| failure.code, |number| number.to_string()));
+            let results: Vec<String> = results.collect();
+            ctx.append("tool", &results).await?;
+            Ok(Turn::Done(results))
         }
     })
     .await
@@ -346,7 +346,7 @@ async fn patient(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
 
 everywhere! {
     /// Scenario 52.
-    async fn of_tasks_that_take_too_long_an_agent_is_told_which(site) {
+    async fn an_agent_learns_which_tasks_took_too_long(site) {
         let begun = Arc::new(AtomicU32::new(0));
         let counts = begun.clone();
         let builder = site.builder().await.agent("patient", patient).task("look", move |number: u32| {
@@ -369,7 +369,7 @@ everywhere! {
 
     /// Code that changes with every process must not cause a model call at every wake: it is paused, and the pause names the
     /// difference.
-    async fn an_agent_that_never_says_the_same_pauses_as_unstable_and_goes_on_when_it_is_resumed(site) {
+    async fn an_agent_with_a_different_entry_each_time_pauses_as_unstable_and_goes_on_when_resumed(site) {
         let calls = Arc::new(AtomicU32::new(0));
         let process = async |number: usize| {
             let calls = calls.clone();
@@ -400,8 +400,8 @@ everywhere! {
         run.signal(&MESSAGE, &"done".to_owned()).await.unwrap();
         assert_eq!(run.result().await.unwrap(), "done");
         assert_eq!(calls.load(Ordering::SeqCst), 5);
-        let said: Vec<String> = run.entries().await.unwrap().entries.iter().map(|entry| entry.content.read().unwrap()).collect();
-        assert_eq!(said, ["prompt 4", "answer 5"], "nothing of what was left is said");
+        let texts: Vec<String> = run.entries().await.unwrap().entries.iter().map(|entry| entry.content.read().unwrap()).collect();
+        assert_eq!(texts, ["prompt 4", "answer 5"], "nothing of what was left is said");
         drop(run);
         onward.shutdown().await;
     }

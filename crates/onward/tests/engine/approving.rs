@@ -40,7 +40,7 @@ async fn approve(onward: &Onward, id: &str, decision_id: &str) {
 }
 
 /// Returns the result of the first tool call as the model gets it.
-async fn told(run: &RunHandle<AgentOutcome>) -> String {
+async fn tool_result(run: &RunHandle<AgentOutcome>) -> String {
     let entries = run.entries().await.unwrap().entries;
     let tool = entries.iter().find(|entry| entry.role.as_str() == "tool").unwrap();
     String::from_utf8(tool.content.data().to_vec()).unwrap()
@@ -57,13 +57,13 @@ async fn arguments_with_a_name_twice_are_refused_before_anyone_is_asked() {
         model.next(ScriptedReply::text("I see."));
         let run: RunHandle<AgentOutcome> = onward.start("payer", "pay").id(format!("r{number}")).await.unwrap();
         assert_eq!(run.result().await.unwrap().text, "I see.");
-        assert!(told(&run).await.contains("tool_arguments_invalid"), "{arguments}");
-        let mut asked = false;
+        assert!(tool_result(&run).await.contains("tool_arguments_invalid"), "{arguments}");
+        let mut is_requested = false;
         for generation in 0..=run.view().await.unwrap().head.generation {
             let log = run.log_of(generation).await.unwrap();
-            asked |= log.iter().flat_map(|record| &record.events).any(|event| event.name() == "approval_requested");
+            is_requested |= log.iter().flat_map(|record| &record.events).any(|event| event.name() == "approval_requested");
         }
-        assert!(!asked, "{arguments}: a person is asked about ambiguous arguments");
+        assert!(!is_requested, "{arguments}: a person is asked about ambiguous arguments");
     }
     assert_eq!(paid.load(Ordering::SeqCst), 0);
     onward.shutdown().await;
@@ -157,8 +157,8 @@ async fn a_worker_with_another_definition_does_not_carry_out_an_approved_call() 
         let worker = site.builder().await.tools(tools(description)).start().await.unwrap();
         let run: RunHandle<String> = agents.start("payer", r#"{"cents":1}"#).await.unwrap();
         approve(&agents, &awaited(&run, AwaitedKind::Approval).await, "d").await;
-        let told = run.result().await.unwrap();
-        assert!(told.ends_with(outcome), "{told}");
+        let result = run.result().await.unwrap();
+        assert!(result.ends_with(outcome), "{result}");
         worker.shutdown().await;
     }
     assert_eq!(paid.load(Ordering::SeqCst), 1);
@@ -259,8 +259,8 @@ async fn a_tool_that_its_server_redefines_after_the_approval_is_not_called() {
         server.generation.fetch_add(usize::from(is_changed), Ordering::SeqCst);
         approve(&onward, &question, "d").await;
         assert_eq!(run.result().await.unwrap().text, "I see.");
-        let told = told(&run).await;
-        assert!(told.contains(outcome), "{told}");
+        let result = tool_result(&run).await;
+        assert!(result.contains(outcome), "{result}");
         assert_eq!(server.calls.load(Ordering::SeqCst), usize::from(!is_changed));
         onward.shutdown().await;
     }

@@ -21,8 +21,8 @@ async fn an_attachment_that_a_model_cannot_be_shown_is_told_and_the_conversation
     let audio = json!({"type": "attachment", "media_type": "audio/wav", "source": {"base64": "AAAA"}});
     run.message(&json!({"blocks": [{"type": "text", "text": "listen"}, audio]})).await.unwrap();
     until_turn(&onward, "c", 3).await;
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("[an attachment of type audio/wav, which this model cannot be shown]"), "{told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(prompt.contains("[an attachment of type audio/wav, which this model cannot be shown]"), "{prompt}");
     onward.shutdown().await;
 }
 
@@ -43,8 +43,8 @@ async fn attachments_that_are_named_by_their_hash_are_put_in_place() {
     let onward = builder.register(Agent::new("a").model("m")).start().await.unwrap();
     let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "You said: look");
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("data:image/png;base64,////"), "{told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(prompt.contains("data:image/png;base64,////"), "{prompt}");
     onward.shutdown().await;
 }
 
@@ -60,25 +60,29 @@ async fn a_missing_attachment_is_reported_and_the_conversation_continues() {
     let onward = builder.register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
     until_turn(&onward, "r", 2).await;
-    let told = || model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told().contains(&format!("[an attachment {PICTURE} of type image/png, which cannot be found]")), "{}", told());
+    let last_prompt = || model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(
+        last_prompt().contains(&format!("[an attachment {PICTURE} of type image/png, which cannot be found]")),
+        "{}",
+        last_prompt()
+    );
     let spend = run.view().await.unwrap().head.spend.unwrap();
     assert_eq!((spend.attempts, spend.unknown), (4, 0), "it was looked for three times, and nothing was asked");
     run.message("and now?").await.unwrap();
     until_turn(&onward, "r", 3).await;
-    assert!(told().contains("which cannot be found"), "{}", told());
+    assert!(last_prompt().contains("which cannot be found"), "{}", last_prompt());
     assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 5, "an earlier turn has waited for it");
     std::fs::write(folder.path().join(PICTURE), [0xff; 3]).unwrap();
     run.message("and now?").await.unwrap();
     until_turn(&onward, "r", 4).await;
-    assert!(told().contains("data:image/png;base64,////"), "{}", told());
+    assert!(last_prompt().contains("data:image/png;base64,////"), "{}", last_prompt());
     onward.shutdown().await;
 }
 
 /// The input of a start and a bare signal may be anything, so the API does not validate them: the model is told what is wrong,
 /// and the rest is shown.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attachment_that_could_never_be_shown_is_told_and_what_is_beside_it_is_shown() {
+async fn an_attachment_that_could_never_be_shown_becomes_a_note_and_what_is_beside_it_is_shown() {
     let model = ScriptedModel::start().await.unwrap();
     model.rule(Rule { times: None, ..Rule::always(ScriptedReply::text("ok")) });
     let folder = tempfile::tempdir().unwrap();
@@ -103,18 +107,18 @@ async fn an_attachment_that_could_never_be_shown_is_told_and_what_is_beside_it_i
         let input = if number % 2 == 0 { &blocks } else { &conversation };
         let id = format!("r{number}");
         let run = onward.start::<AgentOutcome, _>("a", input).id(&id).await.unwrap();
-        let told = || model.requests().pop().unwrap().body["messages"].to_string();
-        let is_told = |times: usize| {
-            let told = told();
-            assert_eq!(told.matches("[an attachment that no model can be shown: its").count(), times, "{told}");
-            assert_eq!((told.matches(why).count(), told.matches("base64,////").count()), (times, times), "{told}");
-            assert!(!told.contains("passwd") && !told.contains("media_type\\"), "{told}");
+        let last_prompt = || model.requests().pop().unwrap().body["messages"].to_string();
+        let check_prompt = |times: usize| {
+            let prompt = last_prompt();
+            assert_eq!(prompt.matches("[an attachment that no model can be shown: its").count(), times, "{prompt}");
+            assert_eq!((prompt.matches(why).count(), prompt.matches("base64,////").count()), (times, times), "{prompt}");
+            assert!(!prompt.contains("passwd") && !prompt.contains("media_type\\"), "{prompt}");
         };
         until_turn(&onward, &id, 2).await;
-        is_told(1);
+        check_prompt(1);
         run.signal(MESSAGE, &blocks).await.unwrap();
         until_turn(&onward, &id, 3).await;
-        is_told(2);
+        check_prompt(2);
         let spend = run.view().await.unwrap().head.spend.unwrap();
         assert_eq!((spend.attempts, spend.unknown), (2, 0), "it is not looked up, and no request has it");
     }
@@ -133,14 +137,14 @@ async fn a_damaged_attachment_is_shown_to_no_model_and_the_conversation_goes_on(
     let onward = builder.register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let run = onward.start::<AgentOutcome, _>("a", &picture(PICTURE)).id("r").await.unwrap();
     until_turn(&onward, "r", 2).await;
-    let told = || model.requests().pop().unwrap().body["messages"].to_string();
+    let last_prompt = || model.requests().pop().unwrap().body["messages"].to_string();
     let damaged =
         format!("[an attachment {PICTURE} of type image/png, which is damaged: its bytes are not those that were attached]");
-    assert!(told().contains(&damaged) && !told().contains("base64"), "{}", told());
+    assert!(last_prompt().contains(&damaged) && !last_prompt().contains("base64"), "{}", last_prompt());
     std::fs::write(folder.path().join(PICTURE), [0xff; 3]).unwrap();
     run.message("and now?").await.unwrap();
     until_turn(&onward, "r", 3).await;
-    assert!(told().contains("data:image/png;base64,////"), "{}", told());
+    assert!(last_prompt().contains("data:image/png;base64,////"), "{}", last_prompt());
     let error = run.message(&picture("ab12")).await.unwrap_err();
     assert_eq!(error.code(), "attachment_invalid");
     onward.shutdown().await;
@@ -170,20 +174,20 @@ async fn a_request_that_is_refused_is_made_again_without_what_is_attached() {
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m")).start().await.unwrap();
     model.next(ScriptedReply::fault(Fault::RequestRefused));
     let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "AAAA"}});
-    let said = json!({"blocks": [{"type": "text", "text": "look"}, picture]});
-    let run = onward.start::<AgentOutcome, _>("a", &said).id("r").await.unwrap();
+    let content = json!({"blocks": [{"type": "text", "text": "look"}, picture]});
+    let run = onward.start::<AgentOutcome, _>("a", &content).id("r").await.unwrap();
     assert!(
         run.result().await.unwrap().text.contains("[an attachment of type image/png, which the model's provider did not take]")
     );
     assert_eq!(model.request_count(), 2);
     model.next(ScriptedReply::fault(Fault::ContextTooLong));
-    let run = onward.start::<AgentOutcome, _>("a", &said).id("long").await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", &content).id("long").await.unwrap();
     assert!(run.result().await.unwrap().text.contains("which the model's provider did not take"));
     assert_eq!(model.request_count(), 4, "nothing was summarized");
     model.rule(Rule::always(ScriptedReply::fault(Fault::RequestRefused)));
-    for (id, said, attempts) in [("words", json!("hello"), 1), ("both", said, 2)] {
+    for (id, content, attempts) in [("words", json!("hello"), 1), ("both", content, 2)] {
         let before = model.request_count();
-        let run = onward.start::<AgentOutcome, _>("a", &said).id(id).await.unwrap();
+        let run = onward.start::<AgentOutcome, _>("a", &content).id(id).await.unwrap();
         let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
         assert_eq!((failure.code.as_str(), model.request_count() - before), ("model_request_refused", attempts), "{id}");
     }
@@ -197,11 +201,11 @@ async fn an_attached_text_that_is_too_long_is_replaced_by_a_note() {
     let window = When { tokens_over: Some(8_000), ..When::default() };
     model.rule(Rule { when: window, answer: ScriptedReply::fault(Fault::ContextTooLong), times: None });
     let text = json!({"type": "attachment", "media_type": "text/plain", "source": {"base64": "YWJj".repeat(40_000)}});
-    let said = json!({"blocks": [{"type": "text", "text": "look"}, text]});
-    let run = onward.start::<AgentOutcome, _>("a", &said).id("r").await.unwrap();
+    let content = json!({"blocks": [{"type": "text", "text": "look"}, text]});
+    let run = onward.start::<AgentOutcome, _>("a", &content).id("r").await.unwrap();
     run.result().await.unwrap();
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("[an attachment of type text/plain, which the model's provider did not take]"), "{told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(prompt.contains("[an attachment of type text/plain, which the model's provider did not take]"), "{prompt}");
     assert_eq!(model.request_count(), 2, "nothing was summarized");
     onward.shutdown().await;
 }
@@ -218,30 +222,30 @@ async fn after_a_refusal_attachments_are_left_out_once_and_for_later_turns() {
     model.rule(refusing("BAD1"));
     model.rule(refusing("BAD2"));
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
-    let said = |bytes: &[&str]| {
+    let content_with = |bytes: &[&str]| {
         let picture = |bytes: &&str| json!({"type": "attachment", "media_type": "image/png", "source": {"base64": bytes}});
         let words = json!({"type": "text", "text": "look"});
         json!({"blocks": std::iter::once(words).chain(bytes.iter().map(picture)).collect::<Vec<_>>()})
     };
-    let run = onward.start::<AgentOutcome, _>("a", &said(&["GOOD"])).id("r").await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", &content_with(&["GOOD"])).id("r").await.unwrap();
     until_turn(&onward, "r", 2).await;
     let seen = || {
         let messages = model.requests().pop().unwrap().body["messages"].as_array().unwrap().clone();
-        let told: String = messages.iter().filter(|message| message["role"] == "user").map(Value::to_string).collect();
-        let shown = ["GOOD", "GOO2", "GOO3", "BAD"].map(|bytes| told.matches(&format!("base64,{bytes}")).count());
-        (model.request_count(), shown, told.matches("which the model's provider did not take").count())
+        let prompt: String = messages.iter().filter(|message| message["role"] == "user").map(Value::to_string).collect();
+        let shown = ["GOOD", "GOO2", "GOO3", "BAD"].map(|bytes| prompt.matches(&format!("base64,{bytes}")).count());
+        (model.request_count(), shown, prompt.matches("which the model's provider did not take").count())
     };
     assert_eq!(seen(), (1, [1, 0, 0, 0], 0));
-    run.message(&said(&["BAD1", "GOO2"])).await.unwrap();
+    run.message(&content_with(&["BAD1", "GOO2"])).await.unwrap();
     until_turn(&onward, "r", 3).await;
     assert_eq!(seen(), (3, [0, 0, 0, 0], 3), "one request with all of them, one without");
     run.message("and now?").await.unwrap();
     until_turn(&onward, "r", 4).await;
     assert_eq!(seen(), (4, [0, 0, 0, 0], 3), "a later turn leaves them out from the start");
-    run.message(&said(&["BAD1", "GOO3", "BAD2"])).await.unwrap();
+    run.message(&content_with(&["BAD1", "GOO3", "BAD2"])).await.unwrap();
     until_turn(&onward, "r", 5).await;
     assert_eq!(seen(), (6, [0, 0, 0, 0], 6));
-    run.message(&said(&["GOO3"])).await.unwrap();
+    run.message(&content_with(&["GOO3"])).await.unwrap();
     until_turn(&onward, "r", 6).await;
     assert_eq!(seen(), (7, [0, 0, 1, 0], 6), "an attachment that is sent again is shown again");
     onward.shutdown().await;

@@ -42,28 +42,28 @@ async fn entries<O>(run: &RunHandle<O>) -> Vec<Entry> {
 }
 
 /// Returns the conversation, once this is its last entry.
-async fn until_said<O>(run: &RunHandle<O>, last: &str) -> Vec<Entry> {
+async fn until_last_entry<O>(run: &RunHandle<O>, last: &str) -> Vec<Entry> {
     eventually(&format!("the last entry is {last}"), async || {
         Some(entries(run).await).filter(|entries| texts(entries).last().is_some_and(|text| text == last))
     })
     .await
 }
 
-async fn say<O>(run: &RunHandle<O>, text: &str, answer: &str) -> Vec<Entry> {
+async fn send_message<O>(run: &RunHandle<O>, text: &str, answer: &str) -> Vec<Entry> {
     run.message(text).await.unwrap();
-    until_said(run, answer).await
+    until_last_entry(run, answer).await
 }
 
 everywhere! {
     async fn an_edit_goes_on_from_the_checkpoint_before_it_and_the_other_branch_stays_readable(site) {
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
-        say(&run, "one", "0: one").await;
-        say(&run, "two", "1: two").await;
-        let before = say(&run, "three", "2: three").await;
+        send_message(&run, "one", "0: one").await;
+        send_message(&run, "two", "1: two").await;
+        let before = send_message(&run, "three", "2: three").await;
         let edited = before.iter().find(|entry| entry.content.read::<String>().unwrap() == "two").unwrap();
         run.branch(edited.parent).entry("user", "2").await.unwrap();
-        let after = until_said(&run, "1: 2").await;
+        let after = until_last_entry(&run, "1: 2").await;
         assert_eq!(texts(&after), ["be brief", "one", "0: one", "2", "1: 2"], "with the state of then");
         let left = run.entries().leaf(before.last().unwrap().id).limit(100).await.unwrap().entries;
         assert_eq!(left, before, "what was left is there");
@@ -72,11 +72,11 @@ everywhere! {
         onward.shutdown().await;
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.run("t").unwrap();
-        let after = say(&run, "4", "2: 4").await;
+        let after = send_message(&run, "4", "2: 4").await;
         assert_eq!(texts(&after)[3..], ["2", "1: 2", "4", "2: 4"]);
         // Back to the abandoned branch, without a new message.
         run.branch(Some(before.last().unwrap().id)).await.unwrap();
-        let back = say(&run, "end", "3: end").await;
+        let back = send_message(&run, "end", "3: end").await;
         assert_eq!(texts(&back)[..7], texts(&before)[..]);
         assert_eq!(run.result().await.unwrap(), 3);
         assert_eq!(run.branch(Some(back[0].id)).await.unwrap_err().code(), "run_closed");
@@ -85,12 +85,12 @@ everywhere! {
     async fn the_same_key_is_the_same_branch_and_what_cannot_be_gone_on_from_is_refused(site) {
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
-        let said = say(&run, "one", "0: one").await;
-        let first = run.branch(said[1].parent).entry("user", "uno").id("k").await.unwrap();
-        until_said(&run, "0: uno").await;
-        let again = run.branch(said[1].parent).entry("user", "uno").id("k").await.unwrap();
+        let conversation = send_message(&run, "one", "0: one").await;
+        let first = run.branch(conversation[1].parent).entry("user", "uno").id("k").await.unwrap();
+        until_last_entry(&run, "0: uno").await;
+        let again = run.branch(conversation[1].parent).entry("user", "uno").id("k").await.unwrap();
         assert!(!first.repeated && again.repeated);
-        assert_eq!(run.branch(said[1].parent).entry("user", "eins").id("k").await.unwrap_err().code(), "id_taken");
+        assert_eq!(run.branch(conversation[1].parent).entry("user", "eins").id("k").await.unwrap_err().code(), "id_taken");
         assert_eq!(run.branch(None).entry("user", "x").await.unwrap_err().code(), "no_checkpoint", "it says something before its turns");
         let unknown = Hash::of_parts(&[b"nobody"]);
         assert_eq!(run.branch(Some(unknown)).await.unwrap_err().code(), "entry_not_found");
@@ -101,25 +101,25 @@ everywhere! {
     async fn of_two_branches_before_the_first_is_taken_the_second_is_refused_and_can_come_later(site) {
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
-        let said = say(&run, "one", "0: one").await;
+        let conversation = send_message(&run, "one", "0: one").await;
         run.pause("lunch").await.unwrap();
-        let first = run.branch(said[1].parent).entry("user", "uno").id("k").await.unwrap();
-        let refused = run.branch(said[1].parent).entry("user", "eins").await.unwrap_err();
+        let first = run.branch(conversation[1].parent).entry("user", "uno").id("k").await.unwrap();
+        let refused = run.branch(conversation[1].parent).entry("user", "eins").await.unwrap_err();
         assert_eq!(refused.code(), "branch_pending");
         assert!(refused.hint().is_some_and(|hint| hint.contains("resume")), "{refused}");
-        let again = run.branch(said[1].parent).entry("user", "uno").id("k").await.unwrap();
+        let again = run.branch(conversation[1].parent).entry("user", "uno").id("k").await.unwrap();
         assert!(again.repeated && again.index == first.index, "the same request is no second one");
         // The next worker of the run finds it, too.
         drop(run);
         onward.shutdown().await;
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.run("t").unwrap();
-        let later = || run.branch(said[1].parent).entry("user", "eins").id("l");
+        let later = || run.branch(conversation[1].parent).entry("user", "eins").id("l");
         assert_eq!(later().await.unwrap_err().code(), "branch_pending");
         run.resume().await.unwrap();
-        let uno = until_said(&run, "0: uno").await;
+        let uno = until_last_entry(&run, "0: uno").await;
         later().await.unwrap();
-        assert_eq!(texts(&until_said(&run, "0: eins").await), ["be brief", "eins", "0: eins"]);
+        assert_eq!(texts(&until_last_entry(&run, "0: eins").await), ["be brief", "eins", "0: eins"]);
         let left = run.entries().leaf(uno.last().unwrap().id).limit(100).await.unwrap().entries;
         assert_eq!(texts(&left), ["be brief", "uno", "0: uno"], "the message of the first branch is there");
     }
@@ -134,22 +134,22 @@ everywhere! {
                         ctx.append("system", "begin").await?;
                         return Ok(Turn::Next(1));
                     }
-                    let said: String = ctx.signal(MESSAGE).recv().await?;
-                    ctx.append("user", &said).await?;
+                    let text: String = ctx.signal(MESSAGE).recv().await?;
+                    ctx.append("user", &text).await?;
                     let kept: String = ctx.signal(MESSAGE).recv().await?;
                     let third: String = ctx.signal(MESSAGE).recv().await?;
                     ctx.append("user", &format!("{kept} {third}")).await?;
-                    Ok(Turn::Done(vec![said, kept, third]))
+                    Ok(Turn::Done(vec![text, kept, third]))
                 }
             })
             .await
         }
         let onward = site.builder().await.agent("hoarder", hoarder).start().await.unwrap();
         let run: RunHandle<Vec<String>> = onward.start("hoarder", &()).id("h").await.unwrap();
-        let begin = until_said(&run, "begin").await[0].id;
+        let begin = until_last_entry(&run, "begin").await[0].id;
         run.message("a").await.unwrap();
         run.message("b").await.unwrap();
-        until_said(&run, "a").await;
+        until_last_entry(&run, "a").await;
         crate::site::until_logged(&run, "signal_consumed", 2).await;
         run.branch(Some(begin)).await.unwrap();
         for word in ["c", "d"] {
@@ -195,13 +195,13 @@ everywhere! {
         assert_eq!(run.result().await.unwrap(), "receipt 2 done", "resuming accepts the effect");
     }
 
-    async fn readers_of_the_stream_are_told(site) {
+    async fn readers_of_the_stream_get_a_reset(site) {
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
-        let said = say(&run, "one", "0: one").await;
+        let conversation = send_message(&run, "one", "0: one").await;
         let mut stream = run.stream(None);
         stream.next().await.unwrap().expect("it begins with where it stands");
-        run.branch(said[1].parent).entry("user", "end").await.unwrap();
+        run.branch(conversation[1].parent).entry("user", "end").await.unwrap();
         until_status(&run, Status::Completed).await;
         let mut resets = Vec::new();
         while let Some(frame) = stream.next().await.unwrap() {
@@ -209,6 +209,6 @@ everywhere! {
                 resets.push(reset.leaf);
             }
         }
-        assert_eq!(resets, [said[1].parent], "once, with the entry from which it goes on");
+        assert_eq!(resets, [conversation[1].parent], "once, with the entry from which it goes on");
     }
 }

@@ -39,7 +39,7 @@ async fn with_helper(model: &ScriptedModel, is_anthropic: bool) -> (Onward, Arc<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_malformed_answer_is_asked_for_again_and_nothing_of_it_is_done_or_said() {
+async fn a_malformed_answer_is_requested_again_and_nothing_of_it_is_done_or_stored() {
     for is_anthropic in [false, true] {
         let model = ScriptedModel::start().await.unwrap();
         let (onward, calls) = with_helper(&model, is_anthropic).await;

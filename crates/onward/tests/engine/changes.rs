@@ -198,7 +198,7 @@ everywhere! {
         run.signal("end", &()).await.unwrap();
         site.pass(&onward, hours(1)).await;
         eventually("it stays pending", async || (run.view().await.unwrap().head.status == Status::Pending).then_some(())).await;
-        let asked = run.query::<u32>("anything", &()).await.unwrap_err();
-        assert_eq!(asked.code(), "no_compatible_worker");
+        let error = run.query::<u32>("anything", &()).await.unwrap_err();
+        assert_eq!(error.code(), "no_compatible_worker");
     }
 }

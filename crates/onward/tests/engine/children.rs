@@ -61,21 +61,21 @@ everywhere! {
     }
 
     /// R10, L19: the old child is not its child, and the old signal is not its signal.
-    async fn a_run_that_was_deleted_and_started_again_is_heard_and_hears_of_its_child(site) {
+    async fn a_run_that_was_deleted_and_started_again_sends_its_signal_and_gets_the_result_of_its_child(site) {
         async fn parent(ctx: Ctx, n: u32) -> Result<String> {
             ctx.send_signal("sink", "n", &n)?;
             ctx.child::<u32>("square", &n).await.map(|square| square.to_string()).or_else(|failure| Ok(failure.code))
         }
         async fn sink(ctx: Ctx, (): ()) -> Result<Vec<u32>> {
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for _ in 0..3 {
-                heard.push(ctx.signal("n").recv().await?);
+                received.push(ctx.signal("n").recv().await?);
             }
-            Ok(heard)
+            Ok(received)
         }
         let builder = site.builder().await.workflow("parent", parent).workflow("square", square).workflow("sink", sink);
         let onward = builder.start().await.unwrap();
-        let heard: RunHandle<Vec<u32>> = onward.start("sink", &()).id("sink").await.unwrap();
+        let sink: RunHandle<Vec<u32>> = onward.start("sink", &()).id("sink").await.unwrap();
         let delete = async |id: &str| eventually("the run goes", async || onward.delete_run(id, "again").await.ok()).await;
         for (is_child_gone, expected) in [(false, "9"), (false, "run_exists"), (true, "9")] {
             if is_child_gone {
@@ -85,11 +85,11 @@ everywhere! {
             assert_eq!(run.result().await.unwrap(), expected);
             delete("p").await;
         }
-        assert_eq!(heard.result().await.unwrap(), [3, 3, 3]);
+        assert_eq!(sink.result().await.unwrap(), [3, 3, 3]);
     }
 
     /// Scenario 20.
-    async fn a_child_that_fails_tells_its_parent_why_and_the_parent_goes_on(site) {
+    async fn a_child_that_fails_gives_its_parent_the_reason_and_the_parent_goes_on(site) {
         async fn forgiving(ctx: Ctx, (): ()) -> Result<String> {
             let failure = ctx.child::<()>("broken", &()).await.expect_err("the child fails");
             Ok(format!("{}: {}", failure.code, failure.message))

@@ -16,7 +16,7 @@ use crate::embedded;
 use crate::site::{awaited, count, until_logged};
 
 /// Returns all entries with their roles.
-async fn said<O>(run: &RunHandle<O>) -> Vec<String> {
+async fn list_entries<O>(run: &RunHandle<O>) -> Vec<String> {
     let page = run.entries().await.unwrap();
     let text = |entry: &onward::Entry| format!("{}: {}", entry.role, entry.content.read::<serde_json::Value>().unwrap());
     page.entries.iter().map(text).collect()
@@ -62,14 +62,14 @@ async fn the_same_call_has_the_same_result_after_every_resume_and_the_loop_ends(
     let run = onward.run::<Vec<u32>>("r").unwrap();
     assert_eq!(run.result().await.unwrap(), [1, 2, 3]);
     assert_eq!((done.load(Ordering::SeqCst), count(&run, "task_scheduled").await), (3, 3));
-    assert_eq!(said(&run).await, ["tool: 1", "tool: 2", "tool: 3"]);
+    assert_eq!(list_entries(&run).await, ["tool: 1", "tool: 2", "tool: 3"]);
     onward.shutdown().await;
 }
 
 /// Three phases, whose number is the checkpoint's state. The first entry is appended only to an empty conversation.
-async fn phases(ctx: AgentCtx, ask: String) -> Result<u32> {
+async fn phases(ctx: AgentCtx, input: String) -> Result<u32> {
     if ctx.messages().await?.is_empty() {
-        ctx.append(Role::User, &ask).await?;
+        ctx.append(Role::User, &input).await?;
     }
     let phase = ctx.checkpointed::<u32>()?.unwrap_or(0);
     let time: u32 = ctx.task("work", &()).await?;
@@ -99,7 +99,7 @@ async fn an_agent_of_several_phases_says_and_does_nothing_twice() {
     assert_eq!(done.load(Ordering::SeqCst), 3);
     let expected = [r#"user: "go ahead""#, r#"assistant: "phase 0, work 1""#];
     let expected = expected.into_iter().chain([r#"assistant: "phase 1, work 2""#, r#"assistant: "phase 2, work 3""#]);
-    assert_eq!(said(&run).await, expected.collect::<Vec<_>>());
+    assert_eq!(list_entries(&run).await, expected.collect::<Vec<_>>());
     onward.shutdown().await;
 }
 
@@ -148,20 +148,20 @@ async fn two_resumes_with_the_same_input_tell_the_model_the_same_bytes() {
     drop(run);
     onward.shutdown().await;
     copy(directories[0].path(), directories[1].path());
-    let mut told = Vec::new();
+    let mut requests = Vec::new();
     for directory in &directories {
         let onward = process(directory.path()).await;
         let before = model.requests().len();
         let run = onward.run::<AgentOutcome>("a").unwrap();
         run.message("And tomorrow?").await.unwrap();
         run.until(|view| view.head.generation == 4 && !view.awaiting.is_empty()).await.unwrap();
-        told.push(model.requests()[before..].iter().map(|request| request.body.to_string()).collect::<Vec<_>>());
+        requests.push(model.requests()[before..].iter().map(|request| request.body.to_string()).collect::<Vec<_>>());
         drop(run);
         onward.shutdown().await;
     }
-    assert_eq!((told[0].len(), calls.load(Ordering::SeqCst)), (1, 1));
-    assert!(told[0][0].contains("And tomorrow?") && told[0][0].contains("sunny in Ulm"), "{}", told[0][0]);
-    assert_eq!(told[0], told[1]);
+    assert_eq!((requests[0].len(), calls.load(Ordering::SeqCst)), (1, 1));
+    assert!(requests[0][0].contains("And tomorrow?") && requests[0][0].contains("sunny in Ulm"), "{}", requests[0][0]);
+    assert_eq!(requests[0], requests[1]);
 }
 
 /// A3, scenario 53: one result is there, the other waits for a person, and the process changes in between.
@@ -186,7 +186,7 @@ async fn a_model_is_told_the_results_of_all_its_calls_or_is_not_asked() {
     let run = onward.start::<AgentOutcome, _>("helper", "look and pay").id("a").await.unwrap();
     until_logged(&run, "task_completed", 2).await; // the model call, and the weather
     let approval = awaited(&run, AwaitedKind::Approval).await;
-    assert_eq!((model.request_count(), said(&run).await.len()), (1, 2), "no request before all results are known");
+    assert_eq!((model.request_count(), list_entries(&run).await.len()), (1, 2), "no request before all results are known");
     drop(run);
     onward.shutdown().await;
     let onward = process().await;
@@ -196,8 +196,8 @@ async fn a_model_is_told_the_results_of_all_its_calls_or_is_not_asked() {
     let outcome = run.result().await.unwrap();
     assert_eq!((outcome.stop, outcome.text.as_str()), (Stop::Done, "Both are done."));
     assert_eq!((looked.load(Ordering::SeqCst), paid.load(Ordering::SeqCst), model.request_count()), (1, 1, 2));
-    let told = model.requests().pop().unwrap().body;
-    let messages = told["messages"].as_array().unwrap();
+    let body = model.requests().pop().unwrap().body;
+    let messages = body["messages"].as_array().unwrap();
     let calls = messages.iter().flat_map(|message| message["tool_calls"].as_array().cloned().unwrap_or_default());
     let calls: Vec<_> = calls.map(|call| call["id"].clone()).collect();
     let results = messages.iter().filter(|message| message["role"] == "tool").map(|message| message["tool_call_id"].clone());

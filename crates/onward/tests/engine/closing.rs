@@ -41,7 +41,7 @@ async fn is_shut_down(what: &str, call: Call<'_>) {
 
 everywhere! {
     /// OP1: such calls waited forever, or succeeded without an effect.
-    async fn after_a_shutdown_every_call_says_so_also_one_that_waits(site) {
+    async fn after_a_shutdown_every_call_fails_with_it_also_one_that_waits(site) {
         let onward = site.builder().await.workflow("waits", waits).start().await.unwrap();
         let run: RunHandle<u64> = onward.start("waits", &()).id("a").await.unwrap();
         until_status(&run, Status::Waiting).await;
@@ -55,7 +55,7 @@ everywhere! {
         for waiting in waiting {
             is_shut_down("what waited", waiting).await;
         }
-        for (what, asked) in [
+        for (what, future) in [
             ("result", call(run.result())),
             ("signal", call(run.signal("never", &1).into_future())),
             ("cancel", call(run.cancel(""))),
@@ -66,7 +66,7 @@ everywhere! {
             ("start", call(clone.start::<u64, _>("waits", &()).into_future())),
             ("list", call(clone.list_runs(RunQuery::default()))),
         ] {
-            is_shut_down(what, asked).await;
+            is_shut_down(what, future).await;
         }
         drop((run, found, clone, attached));
 

@@ -115,7 +115,7 @@ async fn a_thousand_entries_in_three_hundred_generations_are_read_page_by_page_i
     long_conversation(Site::directory()).await;
 }
 
-async fn told(run: &RunHandle<u32>, message: &str, depth: u64) -> EntryPage {
+async fn send_and_wait(run: &RunHandle<u32>, message: &str, depth: u64) -> EntryPage {
     run.signal(&MESSAGE, &message.to_owned()).await.unwrap();
     crate::site::eventually("the answer", async || {
         let page = run.entries().await.unwrap();
@@ -125,13 +125,13 @@ async fn told(run: &RunHandle<u32>, message: &str, depth: u64) -> EntryPage {
 }
 
 everywhere! {
-    async fn a_page_says_what_was_said_also_where_the_log_quotes_it(site) {
+    async fn a_page_has_the_texts_also_where_the_log_quotes_them(site) {
         let onward = site.builder().await.agent("echo", echo).start().await.unwrap();
         let run = onward.start::<u32, _>("echo", &words(0)).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;
-        let page = told(&run, &words(1), 3).await;
-        let said = texts(&page.entries);
-        assert_eq!(said, [words(0), words(1), format!("you said: {}", words(1))]);
+        let page = send_and_wait(&run, &words(1), 3).await;
+        let found = texts(&page.entries);
+        assert_eq!(found, [words(0), words(1), format!("you said: {}", words(1))]);
         assert_eq!(page.entries.iter().map(|entry| entry.role.as_str()).collect::<Vec<_>>(), ["system", "user", "assistant"]);
         assert!(page.before.is_none() && page.pending.is_empty() && page.leaf == page.entries.last().map(|entry| entry.id));
         let log = run.log_of(page.entries[1].generation).await.unwrap();
@@ -173,7 +173,7 @@ everywhere! {
         let onward = site.builder().await.agent("echo", echo).start().await.unwrap();
         let run = onward.start::<u32, _>("echo", &words(0)).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;
-        let page = told(&run, &words(1), 3).await;
+        let page = send_and_wait(&run, &words(1), 3).await;
         until_status(&run, Status::Waiting).await;
         let fork = run.fork().id("fork").await.unwrap();
         let (forked, _) = all(&fork, 2).await;
@@ -187,7 +187,7 @@ async fn a_server_reads_roles_and_ids_of_a_sealed_conversation_and_not_its_conte
     let onward = site.builder().await.agent("echo", echo).start().await.unwrap();
     let run = onward.start::<u32, _>("echo", &words(0)).id("r").await.unwrap();
     until_status(&run, Status::Waiting).await;
-    let page = told(&run, &words(1), 3).await;
+    let page = send_and_wait(&run, &words(1), 3).await;
     let key = onward_core::RunKey::new(Default::default(), onward_core::RunId::new("r").unwrap());
     let seen = site.runtime(&onward).read_entries(&key, Default::default()).await.unwrap();
     let ids = |page: &EntryPage| page.entries.iter().map(|entry| (entry.id, entry.role.clone())).collect::<Vec<_>>();

@@ -15,7 +15,7 @@ fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
     builder.model("m", &Provider::openai(&format!("{}/v1", model.url()), None).unwrap())
 }
 
-async fn said<O>(run: &RunHandle<O>) -> Vec<(String, String)> {
+async fn list_entries<O>(run: &RunHandle<O>) -> Vec<(String, String)> {
     let entries: Vec<Entry> = run.entries().limit(100).await.unwrap().entries;
     let text =
         |entry: &Entry| entry.content.read::<String>().unwrap_or_else(|_| String::from_utf8_lossy(entry.content.data()).into());
@@ -51,10 +51,11 @@ async fn agents_and_workflows_are_tools_whose_runs_are_children_also_several_at_
     let onward = builder.workflow("add", add).start().await.unwrap();
     let run: RunHandle<AgentOutcome> = onward.start("boss", "do all of it").id("b").await.unwrap();
     assert_eq!(run.result().await.unwrap().stop, Stop::Done);
-    let told: Vec<String> = said(&run).await.into_iter().filter(|(role, _)| role == "tool").map(|(_, text)| text).collect();
-    assert!(told[0].contains("the Danube"), "{told:?}");
-    assert!(told[1].contains("\"3\""), "{told:?}");
-    assert!(told[2].contains("an unlucky number (unlucky)") && told[2].contains("\"is_error\":true"), "{told:?}");
+    let results: Vec<String> =
+        list_entries(&run).await.into_iter().filter(|(role, _)| role == "tool").map(|(_, text)| text).collect();
+    assert!(results[0].contains("the Danube"), "{results:?}");
+    assert!(results[1].contains("\"3\""), "{results:?}");
+    assert!(results[2].contains("an unlucky number (unlucky)") && results[2].contains("\"is_error\":true"), "{results:?}");
     let children: Vec<String> = run
         .log_of(1)
         .await
@@ -69,7 +70,7 @@ async fn agents_and_workflows_are_tools_whose_runs_are_children_also_several_at_
     assert_eq!(children.len(), 3);
     let scholar: RunHandle<AgentOutcome> = onward.run(&children[0]).unwrap();
     assert_eq!(scholar.view().await.unwrap().head.parent.unwrap().run.id.as_str(), "b");
-    assert_eq!(said(&scholar).await[0], ("user".to_owned(), "find rivers".to_owned()));
+    assert_eq!(list_entries(&scholar).await[0], ("user".to_owned(), "find rivers".to_owned()));
     onward.shutdown().await;
 }
 
@@ -81,13 +82,13 @@ async fn a_model_hands_the_conversation_over_and_the_other_agent_answers_in_it()
     let billing = Agent::new("billing").model("m").system("You know the bills.").converse();
     let onward = with_model(in_memory(), &model).register(front).register(billing).start().await.unwrap();
     let run: RunHandle<AgentOutcome> = onward.start("front", "where is my bill?").id("c").await.unwrap();
-    crate::site::eventually("it answers", async || (said(&run).await.len() == 4).then_some(())).await;
-    let roles = |said: Vec<(String, String)>| said.into_iter().map(|(role, _)| role).collect::<Vec<_>>();
-    assert_eq!(roles(said(&run).await), ["user", "assistant", "tool", "assistant"]);
+    crate::site::eventually("it answers", async || (list_entries(&run).await.len() == 4).then_some(())).await;
+    let roles = |entries: Vec<(String, String)>| entries.into_iter().map(|(role, _)| role).collect::<Vec<_>>();
+    assert_eq!(roles(list_entries(&run).await), ["user", "assistant", "tool", "assistant"]);
     let last = model.requests().pop().unwrap().body.to_string();
     assert!(last.contains("You know the bills.") && last.contains("where is my bill?"), "{last}");
     run.message("thanks").await.unwrap();
-    crate::site::eventually("it answers", async || (said(&run).await.len() == 6).then_some(())).await;
+    crate::site::eventually("it answers", async || (list_entries(&run).await.len() == 6).then_some(())).await;
     assert_eq!(run.view().await.unwrap().head.kind.as_str(), "billing");
     onward.shutdown().await;
 }
@@ -115,10 +116,10 @@ async fn agents_that_hand_over_to_each_other_for_ever_are_stopped() {
         crate::site::eventually("it is stopped", async || {
             let attributes = run.view().await.unwrap().head.attributes;
             let stop = attributes.iter().find(|attribute| attribute.name.as_str() == "agent_stop")?;
-            (stop.value == "max_handoffs".into() && said(&run).await.len() == entries).then_some(())
+            (stop.value == "max_handoffs".into() && list_entries(&run).await.len() == entries).then_some(())
         })
         .await;
-        let (role, last) = said(&run).await.pop().unwrap();
+        let (role, last) = list_entries(&run).await.pop().unwrap();
         assert!(role == "tool" && last.contains("handed over 3 times") && last.contains("\"is_error\":true"), "{last}");
         run.message(word).await.unwrap();
     }
@@ -167,7 +168,7 @@ async fn what_was_counted_goes_along_through_code_that_does_not_count() {
 
 /// A message resets the counter, whichever code receives it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_word_that_other_code_hears_begins_to_count_anew() {
+async fn a_word_that_other_code_receives_begins_to_count_anew() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("front").model("front").handoff_to("back").max_handoffs(3);
     let builder = two_who_hand_over(&model).register(agent);
@@ -175,12 +176,12 @@ async fn a_word_that_other_code_hears_begins_to_count_anew() {
     let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id("c").await.unwrap();
     for round in 1..=6_usize {
         crate::site::eventually("it is handed over", async || {
-            (said(&run).await.len() == 1 + 2 * round + 2 * (round - 1)).then_some(())
+            (list_entries(&run).await.len() == 1 + 2 * round + 2 * (round - 1)).then_some(())
         })
         .await;
         run.message(&format!("word {round}")).await.unwrap();
     }
-    crate::site::eventually("it goes on", async || (said(&run).await.len() == 27).then_some(())).await;
+    crate::site::eventually("it goes on", async || (list_entries(&run).await.len() == 27).then_some(())).await;
     assert!(!run.view().await.unwrap().head.status.is_closed());
     onward.shutdown().await;
 }
@@ -201,8 +202,8 @@ async fn agents_that_start_each_other_go_no_deeper_than_they_may() {
     let nesting: Vec<Option<u32>> = runs.iter().map(|head| head.nesting).collect();
     assert_eq!(nesting, [None, Some(1), Some(2), Some(3)]);
     let deepest: RunHandle<AgentOutcome> = onward.run(runs[3].key.id.as_str()).unwrap();
-    let told = said(&deepest).await.into_iter().find(|(role, _)| role == "tool").unwrap().1;
-    assert!(told.contains("nested_too_deep") && told.contains("\"is_error\":true"), "{told}");
+    let result = list_entries(&deepest).await.into_iter().find(|(role, _)| role == "tool").unwrap().1;
+    assert!(result.contains("nested_too_deep") && result.contains("\"is_error\":true"), "{result}");
     onward.shutdown().await;
 }
 
@@ -228,15 +229,15 @@ async fn first(ctx: AgentCtx, (input, is_early): (String, bool)) -> Result<Strin
 async fn second(ctx: AgentCtx, input: String) -> Result<String> {
     assert_eq!(ctx.checkpointed::<String>()?.filter(|_| ctx.entry_count() == 0), None);
     ctx.append("system", &input).await?;
-    ctx.turns(Vec::new(), |mut heard: Vec<String>| {
+    ctx.turns(Vec::new(), |mut received: Vec<String>| {
         let ctx = ctx.clone();
         async move {
             for word in ctx.signal(MESSAGE).drain::<String>()? {
                 ctx.append("user", &word).await?;
-                heard.push(word);
+                received.push(word);
             }
-            ctx.append("assistant", &format!("second {}", heard.len())).await?;
-            if heard.len() == 2 { Ok(Turn::Done(heard.join(" "))) } else { Ok(Turn::Await(heard, MESSAGE)) }
+            ctx.append("assistant", &format!("second {}", received.len())).await?;
+            if received.len() == 2 { Ok(Turn::Done(received.join(" "))) } else { Ok(Turn::Await(received, MESSAGE)) }
         }
     })
     .await
@@ -259,14 +260,17 @@ everywhere! {
             // Another process has the other kind.
             let onward = site.builder().await.agent("second", second).start().await.unwrap();
             let run: RunHandle<String> = onward.run(&id).unwrap();
-            crate::site::eventually("it has heard", async || said(&run).await.iter().any(|(_, text)| text == "one").then_some(())).await;
+            crate::site::eventually("the message arrived", async || {
+                list_entries(&run).await.iter().any(|(_, text)| text == "one").then_some(())
+            })
+            .await;
             drop(run);
             onward.shutdown().await;
             let onward = site.builder().await.agent("first", first).agent("second", second).start().await.unwrap();
             let again: RunHandle<String> = onward.start("first", &input).id(&id).await.unwrap();
             again.message("two").await.unwrap();
             assert_eq!(again.result().await.unwrap(), "one two", "the same start is the same run");
-            let texts: Vec<String> = said(&again).await.into_iter().map(|(_, text)| text).collect();
+            let texts: Vec<String> = list_entries(&again).await.into_iter().map(|(_, text)| text).collect();
             let before: &[&str] = if is_early { &["hello"] } else { &["hello", "first 0", "first 1"] };
             assert_eq!(&texts[..before.len()], before);
             assert_eq!(texts[before.len()], "from the first");

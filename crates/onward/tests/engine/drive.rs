@@ -76,7 +76,7 @@ async fn a_run_goes_on_only_while_it_is_driven() {
 
 /// Exactly one wins; the other gets an error, and its input is not recorded.
 #[tokio::test]
-async fn of_two_who_drive_a_run_at_once_one_is_told_that_it_is_busy() {
+async fn of_two_concurrent_drives_of_a_run_one_is_refused_as_busy() {
     let world = Arc::new(World::default());
     let onward = host(Onward::in_memory(), &world).start().await.unwrap();
     let run = onward.start::<u32, _>("slow", &()).id("s").await.unwrap();
@@ -95,7 +95,7 @@ async fn of_two_who_drive_a_run_at_once_one_is_told_that_it_is_busy() {
 }
 
 #[tokio::test]
-async fn a_host_without_the_code_is_told_before_anything_is_brought() {
+async fn a_host_without_the_code_is_refused_before_any_input_is_taken() {
     let (directory, world) = (tempfile::tempdir().unwrap(), Arc::new(World::default()));
     let onward = host(Onward::embedded(directory.path()), &world).start().await.unwrap();
     onward.start::<u64, _>("order", &()).id("o").await.unwrap();

@@ -37,7 +37,7 @@ async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
 }
 
 /// Returns the messages of the last request to the model, shortened, once the agent has answered.
-async fn told_last(run: &RunHandle<u32>, model: &ScriptedModel, depth: u64) -> Vec<String> {
+async fn last_prompt(run: &RunHandle<u32>, model: &ScriptedModel, depth: u64) -> Vec<String> {
     let answered = async || (run.entries().await.unwrap().depth == Some(depth)).then_some(());
     eventually("the answer", answered).await;
     until_status(run, Status::Waiting).await;
@@ -94,16 +94,16 @@ everywhere! {
         let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
         let onward = site.builder().await.model("m", &provider).agent("chat", chat).start().await.unwrap();
         let run = onward.start::<u32, _>("chat", "one").id("r").await.unwrap();
-        told_last(&run, &model, 2).await;
+        last_prompt(&run, &model, 2).await;
         run.message("two").await.unwrap();
-        told_last(&run, &model, 4).await;
+        last_prompt(&run, &model, 4).await;
         let fork = run.fork().id("fork").await.unwrap();
         fork.message("three").await.unwrap();
         let mut expected = vec!["Be brief.", "one", "You said: one", "two", "You said: two", "three"];
-        assert_eq!(told_last(&fork, &model, 6).await, expected);
+        assert_eq!(last_prompt(&fork, &model, 6).await, expected);
         fork.message("four").await.unwrap();
         expected.extend(["You said: three", "four"]);
-        assert_eq!(told_last(&fork, &model, 8).await, expected);
+        assert_eq!(last_prompt(&fork, &model, 8).await, expected);
         let view = fork.view().await.unwrap();
         assert_eq!(view.input.read::<String>().unwrap(), "one");
         assert_eq!(fork.query::<String>("began with", &()).await.unwrap(), "one");
@@ -111,9 +111,9 @@ everywhere! {
         let second = fork.fork().id("second").await.unwrap();
         second.message("five").await.unwrap();
         expected.extend(["You said: four", "five"]);
-        assert_eq!(told_last(&second, &model, 10).await, expected);
+        assert_eq!(last_prompt(&second, &model, 10).await, expected);
         run.message("three and a half").await.unwrap();
-        assert_eq!(told_last(&run, &model, 6).await[3..], ["two", "You said: two", "three and a half"]);
+        assert_eq!(last_prompt(&run, &model, 6).await[3..], ["two", "You said: two", "three and a half"]);
         drop((run, fork, second));
         onward.shutdown().await;
     }
@@ -129,7 +129,7 @@ everywhere! {
         until_depth(&run, 5).await;
         run.message("three").await.unwrap();
         until_depth(&run, 7).await;
-        let (said, drawn) = (entries(&run).await, run.query::<(String, String)>("drawn", &()).await.unwrap());
+        let (conversation, drawn) = (entries(&run).await, run.query::<(String, String)>("drawn", &()).await.unwrap());
         let known = run.append("user", "noted").id("k").await.unwrap();
         drop(run.fork().id("fork").await.unwrap());
         drop(run.reset().of_generation(2).id("reset").await.unwrap());
@@ -140,29 +140,29 @@ everywhere! {
 
         let onward = start(site, &model, &prepared_count).await;
         let fork = onward.run::<u32>("fork").unwrap();
-        assert_eq!(entries(&fork).await, said, "the same entries, in logs of the same numbers");
+        assert_eq!(entries(&fork).await, conversation, "the same entries, in logs of the same numbers");
         assert_eq!(fork.view().await.unwrap().input.read::<String>().unwrap(), "one");
         let again = fork.append("user", "noted").id("k").await.unwrap();
         assert_eq!((again.already_existed, again.entry), (true, known.entry));
         fork.message("four").await.unwrap();
         let mut expected =
             vec!["Be brief.", "one", "You said: one", "noted", "two", "You said: two", "three", "You said: three", "four"];
-        assert_eq!(told_last(&fork, &model, 9).await, expected);
+        assert_eq!(last_prompt(&fork, &model, 9).await, expected);
         assert_eq!(fork.query::<(String, String)>("drawn", &()).await.unwrap(), drawn);
         assert_eq!(drawn.1, "r/1", "a child has the name that it was started under");
         assert_eq!(prepared_count.load(Ordering::SeqCst), 2, "nothing that was done before is done again");
         let reset = onward.run::<u32>("reset").unwrap();
         reset.message("four").await.unwrap();
         until_depth(&reset, 7).await;
-        assert_eq!(entries(&reset).await[..4], said[..4]);
+        assert_eq!(entries(&reset).await[..4], conversation[..4]);
         // The spend of the original is counted once, and stays.
         assert_eq!(attempts(&onward).await, [("fork".to_owned(), 1), ("r".to_owned(), 3), ("reset".to_owned(), 2)]);
         // Back across the turns that it copied from the original.
-        fork.branch(said[3].parent).entry("user", "zwei").await.unwrap();
+        fork.branch(conversation[3].parent).entry("user", "zwei").await.unwrap();
         let wanted = ["Be brief.", "one", "You said: one", "noted", "zwei"];
-        eventually("the branch", async || (told_last(&fork, &model, 5).await == wanted).then_some(())).await;
-        let left = fork.entries().leaf(said[6].id).limit(100).await.unwrap();
-        assert_eq!(left.entries, said, "what was left can be read");
+        eventually("the branch", async || (last_prompt(&fork, &model, 5).await == wanted).then_some(())).await;
+        let left = fork.entries().leaf(conversation[6].id).limit(100).await.unwrap();
+        assert_eq!(left.entries, conversation, "what was left can be read");
 
         // In another store, which never had the original.
         let runtime = site.runtime(&onward);
@@ -174,13 +174,13 @@ everywhere! {
         let fork = other.run::<u32>("fork").unwrap();
         fork.message("drei").await.unwrap();
         expected = wanted.into_iter().chain(["You said: zwei", "drei"]).collect();
-        assert_eq!(told_last(&fork, &model, 7).await, expected);
+        assert_eq!(last_prompt(&fork, &model, 7).await, expected);
         let second = fork.fork().of_generation(3).id("second").await.unwrap();
-        assert_eq!(entries(&second).await[..5], said[..5]);
+        assert_eq!(entries(&second).await[..5], conversation[..5]);
         fork.terminate("").await.unwrap();
         other.delete_run("fork", "").await.unwrap();
         second.message("fin").await.unwrap();
-        assert_eq!(told_last(&second, &model, 9).await.last().unwrap(), "fin");
+        assert_eq!(last_prompt(&second, &model, 9).await.last().unwrap(), "fin");
         assert_eq!(prepared_count.load(Ordering::SeqCst), 2);
         drop((fork, second, reset));
         other.shutdown().await;

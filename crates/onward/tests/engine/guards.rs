@@ -110,8 +110,8 @@ everywhere! {
         }
         let onward = engine(site, |builder| builder.workflow("w", fragile)).await;
         let run = onward.start::<(), _>("w", &()).id("r").await.unwrap();
-        let asked = run.query::<()>("q", &()).await.unwrap_err();
-        assert_eq!(asked.failure().unwrap().message, "the query panicked: no such thing");
+        let error = run.query::<()>("q", &()).await.unwrap_err();
+        assert_eq!(error.failure().unwrap().message, "the query panicked: no such thing");
         for _ in 0..2 {
             let updated = run.update::<()>("u", &()).id("u1").await.unwrap_err();
             let failure = updated.failure().unwrap();

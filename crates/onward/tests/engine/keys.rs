@@ -26,7 +26,7 @@ fn limited(seconds: Option<u64>) -> ScriptedReply {
     ScriptedReply::fault(Fault::RateLimited { retry_after_seconds: seconds })
 }
 
-async fn ask(onward: &Onward, agent: &str, id: &str) -> RunHandle<AgentOutcome> {
+async fn start_agent(onward: &Onward, agent: &str, id: &str) -> RunHandle<AgentOutcome> {
     onward.start::<AgentOutcome, _>(agent, "hello").id(id).await.unwrap()
 }
 
@@ -51,9 +51,9 @@ async fn a_limited_key_holds_back_other_models_of_other_workers() {
     let second = site.builder().await.register(agent("n")).model("n", &provider(&model, "sk")).start().await.unwrap();
     model.next(limited(Some(4)));
     let begun = Instant::now();
-    let refused = ask(&first, "m", "refused").await;
+    let refused = start_agent(&first, "m", "refused").await;
     until_logged(&refused, "task_attempt_ended", 1).await;
-    let waits = ask(&second, "n", "waits").await;
+    let waits = start_agent(&second, "n", "waits").await;
     let blocker = eventually("the reason is known", async || {
         waits.blocked_on().await.unwrap().pop().filter(|blocker| blocker.task.is_some())
     })
@@ -72,10 +72,10 @@ async fn another_key_at_the_same_address_stays_open() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_two(in_memory(), &provider(&model, "sk-1"), &provider(&model, "sk-2")).start().await.unwrap();
     model.next(limited(Some(600)));
-    let refused = ask(&onward, "m", "refused").await;
+    let refused = start_agent(&onward, "m", "refused").await;
     until_logged(&refused, "task_attempt_ended", 1).await;
     let begun = Instant::now();
-    answered_at_once(&ask(&onward, "n", "other").await).await;
+    answered_at_once(&start_agent(&onward, "n", "other").await).await;
     assert!(begun.elapsed() < Duration::from_secs(500), "{:?}", begun.elapsed());
     onward.shutdown().await;
 }
@@ -88,7 +88,7 @@ async fn without_a_time_of_the_provider_all_wait_as_long_as_the_call_that_was_re
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let provider = Provider::openai(&url, Some(Key::new("sk"))).unwrap().with_retries(patient);
     let onward = with_two(in_memory(), &provider, &provider).start().await.unwrap();
-    let refused = ask(&onward, "m", "refused").await;
+    let refused = start_agent(&onward, "m", "refused").await;
     let mut stream = refused.stream(None);
     stream.next().await.unwrap();
     // The model answers only now: a stream does not contain failures from before it was opened.
@@ -100,7 +100,7 @@ async fn without_a_time_of_the_provider_all_wait_as_long_as_the_call_that_was_re
         }
     };
     assert_eq!((failed.next_delay_ms, failed.failure.limited_ms), (Some(3_000), Some(3_000)));
-    answered_at_once(&ask(&onward, "n", "waits").await).await;
+    answered_at_once(&start_agent(&onward, "n", "waits").await).await;
     assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(refused.result().await.unwrap().text, "You said: hello");
     onward.shutdown().await;
@@ -114,21 +114,21 @@ async fn a_call_that_gives_up_over_a_long_wait_has_closed_the_key_for_the_others
     let onward = with_two(in_memory(), &provider, &provider).start().await.unwrap();
     model.next(limited(Some(2)));
     let begun = Instant::now();
-    assert_eq!(code_of(&ask(&onward, "m", "gives-up").await).await, "model_rate_limited");
-    answered_at_once(&ask(&onward, "n", "waits").await).await;
+    assert_eq!(code_of(&start_agent(&onward, "m", "gives-up").await).await, "model_rate_limited");
+    answered_at_once(&start_agent(&onward, "n", "waits").await).await;
     assert!(begun.elapsed() > Duration::from_millis(1_500), "{:?}", begun.elapsed());
     assert_eq!(model.request_count(), 2);
     onward.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_refused_is_asked_by_every_run_for_itself() {
+async fn a_refused_key_is_tried_by_every_run_for_itself() {
     let model = ScriptedModel::start().await.unwrap();
     let provider = provider(&model, "sk");
     let onward = with_two(in_memory(), &provider, &provider).start().await.unwrap();
     model.rule(Rule::always(ScriptedReply::fault(Fault::KeyRefused)));
     for (agent, id) in [("m", "one"), ("m", "two"), ("n", "three")] {
-        assert_eq!(code_of(&ask(&onward, agent, id).await).await, "model_key_refused");
+        assert_eq!(code_of(&start_agent(&onward, agent, id).await).await, "model_key_refused");
     }
     assert_eq!(model.request_count(), 3);
     onward.shutdown().await;

@@ -166,7 +166,7 @@ async fn a_panic_in_a_drop_is_contained() {
 /// A query that tries to change the run fails, and the run is not affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_cannot_change_the_run() {
-    async fn asked(ctx: Ctx, _: ()) -> Result<u32> {
+    async fn queried(ctx: Ctx, _: ()) -> Result<u32> {
         let inner = ctx.clone();
         ctx.state().set("count", &1u32)?;
         ctx.query("read", move |(): ()| Ok((inner.state().get::<u32>("count")?, inner.now().0 > 0)));
@@ -178,8 +178,8 @@ async fn a_query_cannot_change_the_run() {
         ctx.signal("end").recv::<()>().await?;
         Ok(ctx.state().get("count")?.unwrap_or(0))
     }
-    let onward = in_memory().workflow("asked", asked).start().await.unwrap();
-    let run = onward.start::<u32, _>("asked", &()).await.unwrap();
+    let onward = in_memory().workflow("queried", queried).start().await.unwrap();
+    let run = onward.start::<u32, _>("queried", &()).await.unwrap();
     crate::site::until_logged(&run, "signal_awaited", 1).await;
     let before = run.log().await.unwrap();
     let refused = run.query::<u64>("write", &()).await.unwrap_err();

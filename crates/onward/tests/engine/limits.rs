@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onward::prelude::*;
 use onward::{Builder, OnParentClose, Onward};
 
-use crate::heard::Warnings;
 use crate::site::{PAYLOAD_BYTES_MAX, Site, count, eventually, everywhere, paused};
 use crate::tight::TightStore;
+use crate::warnings::Warnings;
 
 /// Returns one byte more than the limit.
 fn large() -> String {
@@ -71,10 +71,10 @@ everywhere! {
     }
 
     async fn a_task_whose_result_is_too_large_fails_with_the_limit(site) {
-        async fn ask(ctx: Ctx, (): ()) -> Result<Failure> {
+        async fn call_large(ctx: Ctx, (): ()) -> Result<Failure> {
             Ok(ctx.task::<String>("large", &()).await.expect_err("it is too large"))
         }
-        let build = |builder: Builder| builder.workflow("w", ask).task("large", async |()| Ok::<_, Failure>(large()));
+        let build = |builder: Builder| builder.workflow("w", call_large).task("large", async |()| Ok::<_, Failure>(large()));
         let (onward, _) = engine(site, build).await;
         let run = onward.start::<Failure, _>("w", &()).await.unwrap();
         let failure = run.result().await.unwrap();
@@ -185,14 +185,14 @@ async fn a_result_that_the_store_refuses_is_how_the_step_failed() {
     let (small, failure) = onward.start::<(u32, Failure), _>("w", &()).await.unwrap().result().await.unwrap();
     assert_eq!((small, effects.count()), (7, 1));
     assert_eq!((failure.code.as_str(), failure.retryable), ("payload_too_large", false));
-    let said = "the result of step `large` cannot be recorded: a payload of 2002 bytes is over the limit of 1000";
-    assert!(failure.message.starts_with(said), "{failure}");
+    let expected = "the result of step `large` cannot be recorded: a payload of 2002 bytes is over the limit of 1000";
+    assert!(failure.message.starts_with(expected), "{failure}");
 }
 
 /// A result that the store refuses for good is lost; an error with the code of the refusal is logged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_that_the_store_refuses_is_logged_with_its_code() {
-    let (site, warnings) = (Site::memory(), Warnings::heard());
+    let (site, warnings) = (Site::memory(), Warnings::collect());
     let builder = Onward::with_store(Arc::new(TightStore::without_reports(site.clock.clone())), site.clock.clone());
     let code = async |ctx: Ctx, (): ()| ctx.task::<u32>("t", &()).await;
     let builder = builder.workflow("w", code).task("t", async |(): ()| Ok::<_, Failure>(1));

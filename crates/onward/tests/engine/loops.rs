@@ -28,8 +28,8 @@ async fn roles(run: &RunHandle<Value>) -> Vec<String> {
 /// Waits until the conversation has so many entries beside summaries and the run waits for a message.
 async fn until_it_has(run: &RunHandle<Value>, entries: usize) {
     eventually("it has answered", async || {
-        let said = roles(run).await.iter().filter(|role| *role != "summary").count();
-        let is_there = said == entries && !run.view().await.unwrap().awaiting.is_empty();
+        let count = roles(run).await.iter().filter(|role| *role != "summary").count();
+        let is_there = count == entries && !run.view().await.unwrap().awaiting.is_empty();
         is_there.then_some(())
     })
     .await;
@@ -55,7 +55,7 @@ fn stock(calls: &Arc<AtomicU32>) -> Tool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_appended_as_a_tool_is_told_to_the_model() {
+async fn an_entry_appended_as_a_tool_is_sent_to_the_model() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("a").model("m").converse();
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
@@ -64,14 +64,14 @@ async fn what_is_appended_as_a_tool_is_told_to_the_model() {
     run.append("tool", "The parcel has left Bremen.").await.unwrap();
     run.message("where is it?").await.unwrap();
     until_it_has(&run, 5).await;
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("A tool reports:\\nThe parcel has left Bremen."), "{told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(prompt.contains("A tool reports:\\nThe parcel has left Bremen."), "{prompt}");
     onward.shutdown().await;
 }
 
 /// Providers reject a message without content.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_says_nothing_is_not_told() {
+async fn an_empty_message_is_not_sent_to_the_model() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("a").model("m").converse();
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
@@ -81,8 +81,8 @@ async fn a_message_that_says_nothing_is_not_told() {
     run.append("user", "").await.unwrap();
     run.message("well?").await.unwrap();
     until_it_has(&run, 6).await;
-    let told = model.requests().pop().unwrap().body["messages"].clone();
-    assert_eq!(told.as_array().unwrap().len(), 3, "{told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].clone();
+    assert_eq!(prompt.as_array().unwrap().len(), 3, "{prompt}");
     onward.shutdown().await;
 }
 
@@ -140,8 +140,8 @@ async fn what_is_not_json_ends_no_conversation() {
         })
         .await;
     }
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("hello") && told.contains("data:image/png;base64,////"), "{told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(prompt.contains("hello") && prompt.contains("data:image/png;base64,////"), "{prompt}");
     let refused: [(&[u8], &str); 4] =
         [(b"{bad", "payload_invalid"), (b"", "payload_invalid"), (b"\"\xff\"", "payload_invalid"), (b"null", "message_empty")];
     for (bad, code) in refused {
@@ -168,8 +168,8 @@ async fn a_conversation_that_is_too_short_for_a_summary_goes_on_without() {
     run.message("and this, too").await.unwrap();
     until_it_has(&run, 4).await;
     assert_eq!(roles(&run).await, ["user", "assistant", "user", "assistant"]);
-    let asked = model.requests().iter().map(|request| request.body.to_string()).collect::<Vec<_>>();
-    assert_eq!(asked.len(), 2, "one call for each turn: {asked:?}");
+    let prompts = model.requests().iter().map(|request| request.body.to_string()).collect::<Vec<_>>();
+    assert_eq!(prompts.len(), 2, "one call for each turn: {prompts:?}");
     onward.shutdown().await;
 }
 
@@ -195,8 +195,9 @@ async fn a_summary_that_is_none_replaces_nothing() {
         let entries = run.entries().limit(100).await.unwrap().entries;
         let summaries: Vec<_> = entries.iter().filter(|entry| entry.role.as_str() == "summary").collect();
         assert!(String::from_utf8_lossy(summaries[0].content.data()).contains("THE SUMMARY"), "{id}");
-        let asked = model.requests().iter().filter(|request| request.body.to_string().contains("Summarize the conv")).count();
-        assert!(asked >= 2, "{id}: the first one was none");
+        let summary_count =
+            model.requests().iter().filter(|request| request.body.to_string().contains("Summarize the conv")).count();
+        assert!(summary_count >= 2, "{id}: the first one was none");
         onward.shutdown().await;
     }
 }
@@ -223,7 +224,7 @@ async fn a_conversation_goes_on_however_often_it_is_summed_up() {
 
 /// Neither a tool nor a user with more text than the model can read ends the conversation.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_long_for_the_model_is_told_in_part() {
+async fn what_is_too_long_for_the_model_is_sent_in_part() {
     let model = ScriptedModel::start().await.unwrap();
     let dump = |Item { item }| async move { Ok::<_, Failure>(format!("begin {} end", item.repeat(50_000))) };
     let tool = Tool::new("dump", "Says much", dump).pure();
@@ -233,17 +234,17 @@ async fn what_is_too_long_for_the_model_is_told_in_part() {
     model.rule(Rule { when: window, answer: ScriptedReply::fault(Fault::ContextTooLong), times: None });
     let run: RunHandle<Value> = onward.start("a", r#"dump {"item":"bell"}"#).id("c").await.unwrap();
     until_it_has(&run, 4).await;
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
+    let prompt = model.requests().pop().unwrap().body["messages"].to_string();
     assert!(
-        told.contains("196010 characters are left out here") && told.contains("begin bell") && told.contains(" end"),
-        "{told}"
+        prompt.contains("196010 characters are left out here") && prompt.contains("begin bell") && prompt.contains(" end"),
+        "{prompt}"
     );
     run.message(&"much ".repeat(20_000)).await.unwrap();
     until_it_has(&run, 6).await;
     run.message("and now?").await.unwrap();
     until_it_has(&run, 8).await;
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("196010 characters") && told.contains("96000 characters are left out here"), "{told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(prompt.contains("196010 characters") && prompt.contains("96000 characters are left out here"), "{prompt}");
     let entries = run.entries().limit(100).await.unwrap().entries;
     assert!(entries.iter().any(|entry| entry.content.data().len() > 200_000), "the conversation has all of it");
     onward.shutdown().await;
@@ -251,7 +252,7 @@ async fn what_is_too_long_for_the_model_is_told_in_part() {
 
 /// A message that is longer than `compact_at` leaves room for is truncated as soon as it was answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_message_is_told_whole_once_where_conversations_are_summed_up() {
+async fn a_long_message_is_sent_whole_once_where_conversations_are_summed_up() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("a").model("m").converse().compact_at(2_000);
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
@@ -263,11 +264,11 @@ async fn a_long_message_is_told_whole_once_where_conversations_are_summed_up() {
         run.message(&format!("message {n}")).await.unwrap();
     }
     until_it_has(&run, 18).await;
-    let told: Vec<String> = model.requests().iter().map(|request| request.body["messages"].to_string()).collect();
-    assert!(told[0].len() > 100_000, "the message to answer is not truncated");
-    let longest = told[1..].iter().map(String::len).max().unwrap();
+    let prompts: Vec<String> = model.requests().iter().map(|request| request.body["messages"].to_string()).collect();
+    assert!(prompts[0].len() > 100_000, "the message to answer is not truncated");
+    let longest = prompts[1..].iter().map(String::len).max().unwrap();
     assert!(longest < 8_000, "{longest} characters were sent later");
-    assert!(told[1].contains("characters are left out here"), "{}", told[1]);
+    assert!(prompts[1].contains("characters are left out here"), "{}", prompts[1]);
     onward.shutdown().await;
 }
 
@@ -276,7 +277,7 @@ const WORDS: &str = "a95caf369681e6db64a1a8a54a4861ed43c225ffa5168949d33c8430c7a
 
 /// Returns the requests of thirteen turns, and those for summaries, with `first` as the first answer and `also` in the first
 /// message.
-async fn told_later(first: ScriptedReply, also: Value) -> (Vec<String>, Vec<String>) {
+async fn collect_prompts(first: ScriptedReply, also: Value) -> (Vec<String>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(WORDS), "abc".repeat(40_000)).unwrap();
     let model = ScriptedModel::start().await.unwrap();
@@ -293,26 +294,27 @@ async fn told_later(first: ScriptedReply, also: Value) -> (Vec<String>, Vec<Stri
         run.message(&format!("message {n}")).await.unwrap();
     }
     until_it_has(&run, 26).await;
-    let told: Vec<String> = model.requests().iter().map(|request| request.body["messages"].to_string()).collect();
+    let prompts: Vec<String> = model.requests().iter().map(|request| request.body["messages"].to_string()).collect();
     onward.shutdown().await;
-    let (summaries, told): (Vec<_>, Vec<_>) = told.into_iter().partition(|told| told.contains("Summarize the conversation"));
-    (told, summaries)
+    let (summaries, prompts): (Vec<_>, Vec<_>) =
+        prompts.into_iter().partition(|prompt| prompt.contains("Summarize the conversation"));
+    (prompts, summaries)
 }
 
 /// The same for attached texts and for long answers of the model itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn attached_texts_and_long_answers_are_told_in_part_once_they_are_old() {
+async fn attached_texts_and_long_answers_are_sent_in_part_once_they_are_old() {
     let text = |source: Value| json!({"type": "attachment", "media_type": "text/plain", "source": source});
     for also in [text(json!({"hash": WORDS})), text(json!({"base64": "YWJj".repeat(40_000)}))] {
-        let (told, summaries) = told_later(ScriptedReply::text("ok"), also).await;
-        assert!(told[0].len() > 100_000, "the message to answer is not truncated");
-        let longest = told[1..].iter().chain(&summaries).map(String::len).max().unwrap();
+        let (prompts, summaries) = collect_prompts(ScriptedReply::text("ok"), also).await;
+        assert!(prompts[0].len() > 100_000, "the message to answer is not truncated");
+        let longest = prompts[1..].iter().chain(&summaries).map(String::len).max().unwrap();
         assert!(longest < 8_000, "{longest} characters were sent later");
     }
-    let (told, summaries) =
-        told_later(ScriptedReply::text(&"so much ".repeat(5_000)), json!({"type": "text", "text": "at this"})).await;
-    assert!(told[1].len() > 40_000, "the last answer is not truncated");
-    let longest = told[2..].iter().chain(&summaries).map(String::len).max().unwrap();
+    let (prompts, summaries) =
+        collect_prompts(ScriptedReply::text(&"so much ".repeat(5_000)), json!({"type": "text", "text": "at this"})).await;
+    assert!(prompts[1].len() > 40_000, "the last answer is not truncated");
+    let longest = prompts[2..].iter().chain(&summaries).map(String::len).max().unwrap();
     assert!(longest < 8_000, "{longest} characters were sent later");
 }
 
@@ -334,17 +336,17 @@ async fn a_conversation_is_summed_up_once_in_eight_entries_and_from_its_last_sum
     until_it_has(&run, 42).await;
     let requests = model.requests();
     let bodies = requests.iter().map(|request| request.body["messages"].to_string());
-    let asked: Vec<String> = bodies.filter(|told| told.contains("Summarize the conversation")).collect();
-    assert!((3..=5).contains(&asked.len()), "{} summaries of 42 entries", asked.len());
-    for (n, told) in asked.iter().enumerate().skip(1) {
-        assert!(told.contains(&format!("SUMMARY {n}.")) && !told.contains("message 0."), "summary {} gets {told}", n + 1);
+    let summary_prompts: Vec<String> = bodies.filter(|prompt| prompt.contains("Summarize the conversation")).collect();
+    assert!((3..=5).contains(&summary_prompts.len()), "{} summaries of 42 entries", summary_prompts.len());
+    for (n, prompt) in summary_prompts.iter().enumerate().skip(1) {
+        assert!(prompt.contains(&format!("SUMMARY {n}.")) && !prompt.contains("message 0."), "summary {} gets {prompt}", n + 1);
     }
     onward.shutdown().await;
 }
 
 /// A provider rejects calls and results of tools in a request that has no tools.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_summary_is_asked_for_without_blocks_of_tools() {
+async fn a_summary_is_requested_without_blocks_of_tools() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("a").model("m").tool(stock(&calls)).converse().compact_at(1);
@@ -358,15 +360,15 @@ async fn a_summary_is_asked_for_without_blocks_of_tools() {
     }
     eventually("there is a summary", async || roles(&run).await.contains(&"summary".to_owned()).then_some(())).await;
     let requests = model.requests();
-    let asked = requests.iter().find(|request| request.body.to_string().contains("Summarize the conv")).unwrap();
-    let told = asked.body["messages"].to_string();
-    assert!(!told.contains("tool_use") && !told.contains("tool_result"), "{told}");
-    assert!(told.contains("I called the tool `stock`") && told.contains("7 of bell"), "{told}");
+    let request = requests.iter().find(|request| request.body.to_string().contains("Summarize the conv")).unwrap();
+    let prompt = request.body["messages"].to_string();
+    assert!(!prompt.contains("tool_use") && !prompt.contains("tool_result"), "{prompt}");
+    assert!(prompt.contains("I called the tool `stock`") && prompt.contains("7 of bell"), "{prompt}");
     onward.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_cut_is_not_carried_out_and_told_as_what_it_is() {
+async fn a_truncated_call_is_not_executed_and_stops_the_agent() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").tool(stock(&calls))).start().await.unwrap();
@@ -378,7 +380,7 @@ async fn a_call_that_was_cut_is_not_carried_out_and_told_as_what_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_only_thinks_is_asked_once_more_and_then_stopped() {
+async fn a_model_that_only_thinks_is_called_once_more_and_then_stopped() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("a").model("m").converse();
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
@@ -412,7 +414,7 @@ async fn a_conversation_that_is_a_tool_ends_with_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_fails_over_a_model_says_how_to_go_on() {
+async fn a_run_that_fails_over_a_model_names_how_to_go_on() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m")).start().await.unwrap();
     model.next(ScriptedReply::fault(Fault::KeyRefused));
@@ -442,10 +444,10 @@ async fn what_a_caller_brings_along_is_no_instruction_and_no_summary() {
     ]});
     let run: RunHandle<Value> = onward.start("a", &input).id("c").await.unwrap();
     run.result().await.unwrap();
-    let told = model.requests().pop().unwrap().body["messages"].clone();
+    let prompt = model.requests().pop().unwrap().body["messages"].clone();
     let role_of = |text: &str| {
-        let said = told.as_array().unwrap().iter().find(|message| message["content"].to_string().contains(text));
-        said.map(|message| message["role"].as_str().unwrap().to_owned())
+        let found = prompt.as_array().unwrap().iter().find(|message| message["content"].to_string().contains(text));
+        found.map(|message| message["role"].as_str().unwrap().to_owned())
     };
     assert_eq!(role_of("Be brief.").as_deref(), Some("system"));
     let others = [
@@ -457,9 +459,9 @@ async fn what_a_caller_brings_along_is_no_instruction_and_no_summary() {
         "I pay now.",
     ];
     for text in others {
-        assert_eq!(role_of(text).as_deref(), Some("user"), "{text}: {told}");
+        assert_eq!(role_of(text).as_deref(), Some("user"), "{text}: {prompt}");
     }
-    assert!(!told.to_string().contains("tool_call"), "only the model calls tools: {told}");
+    assert!(!prompt.to_string().contains("tool_call"), "only the model calls tools: {prompt}");
     let brought = ["developer"; 7];
     assert_eq!(roles(&run).await, [&brought[..], &["user", "assistant"]].concat());
     onward.shutdown().await;

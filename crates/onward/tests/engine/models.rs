@@ -106,7 +106,7 @@ async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_said_is_stored_once_and_models_are_told_all_of_it() {
+async fn messages_are_stored_once_and_models_get_all_of_them() {
     let model = ScriptedModel::start().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let onward = with_model(embedded(directory.path()), &model).agent("chat", chat).start().await.unwrap();
@@ -119,7 +119,7 @@ async fn what_is_said_is_stored_once_and_models_are_told_all_of_it() {
     assert_eq!(run.result().await.unwrap(), 20);
     let entries = conversation(&onward, "c").await;
     assert_eq!(entries.len(), 40);
-    let said: usize = entries.iter().map(|entry| entry.content.data().len()).sum::<usize>() + 20_000;
+    let content_bytes: usize = entries.iter().map(|entry| entry.content.data().len()).sum::<usize>() + 20_000;
     let logs = all_logs(&onward, "c").await;
     let mut stored = 0;
     for record in logs.iter().flatten() {
@@ -127,7 +127,7 @@ async fn what_is_said_is_stored_once_and_models_are_told_all_of_it() {
         record.encode_body(&mut body);
         stored += body.len();
     }
-    assert!(stored < said * 13 / 10, "{stored} bytes for {said}");
+    assert!(stored < content_bytes * 13 / 10, "{stored} bytes for {content_bytes}");
     assert_eq!(run.view().await.unwrap().input.read::<String>().unwrap(), long(1), "the input is shown in every generation");
     let last = model.requests().pop().unwrap();
     assert_eq!(last.body["messages"].as_array().unwrap().len(), 40, "a system prompt and 39 messages");
@@ -183,13 +183,13 @@ async fn a_dangerous_call_waits_for_a_person_who_is_shown_its_exact_arguments() 
         let run = onward.start::<AgentOutcome, _>("payer", r#"pay { "cents" : 9000 }"#).id(id).await.unwrap();
         until_it_waits(&onward, id, AwaitedKind::Approval).await;
         let wait = run.view().await.unwrap().awaiting.remove(0);
-        let asked = all_logs(&onward, id)
+        let show = all_logs(&onward, id)
             .await
             .into_iter()
             .flatten()
             .flat_map(|record| record.events)
             .find_map(|event| if let Event::ApprovalRequested(event) = event { event.show } else { None });
-        let shown = String::from_utf8(asked.unwrap().data().to_vec()).unwrap();
+        let shown = String::from_utf8(show.unwrap().data().to_vec()).unwrap();
         assert_eq!(shown, r#"{"tool":"pay","arguments":{ "cents" : 9000 }}"#);
         assert_eq!(paid.load(Ordering::SeqCst), times - u32::from(approved));
         let decide = Decide { approved, feedback: Some("as told".into()), decided_by: None, decision_id: "d".into() };
@@ -229,7 +229,7 @@ async fn whatever_a_model_asks_for_has_an_outcome_that_it_is_told() {
     model.next(ScriptedReply::text("I see."));
     let run = onward.start::<AgentOutcome, _>("a", "go").id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "I see.");
-    let told: Vec<String> = conversation(&onward, "r")
+    let results: Vec<String> = conversation(&onward, "r")
         .await
         .into_iter()
         .filter(|entry| entry.role.as_str() == "tool")
@@ -243,10 +243,10 @@ async fn whatever_a_model_asks_for_has_an_outcome_that_it_is_told() {
         "the arguments are not valid JSON",
         "invalid arguments",
     ];
-    for (told, expected) in told.iter().zip(expected) {
-        assert!(told.contains(expected) && told.contains(r#""is_error":true"#), "{told} says {expected}");
+    for (result, expected) in results.iter().zip(expected) {
+        assert!(result.contains(expected) && result.contains(r#""is_error":true"#), "{result} contains {expected}");
     }
-    assert_eq!(told.len(), expected.len());
+    assert_eq!(results.len(), expected.len());
     onward.shutdown().await;
 }
 
@@ -269,15 +269,15 @@ async fn a_model_that_repeats_one_call_for_ever_is_stopped() {
 
 /// What comes before the first answer is not a turn: neither the start of the loop nor a wait for the first message.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_of_turns_is_as_many_answers_as_it_says() {
+async fn a_budget_of_turns_is_a_number_of_answers() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
-    for (id, first, answered) in [("told", Some("one"), 1), ("silent", None, 0)] {
+    for (id, first, answered) in [("input", Some("one"), 1), ("none", None, 0)] {
         let before = model.request_count();
         let run = onward.start::<Value, _>("a", &first).id(id).budget(Budget::default().turns(2)).await.unwrap();
-        for (generation, said) in (2..).zip(["two", "three", "four"]).take(3 - answered) {
+        for (generation, message) in (2..).zip(["two", "three", "four"]).take(3 - answered) {
             until_turn(&onward, id, generation).await;
-            run.message(said).await.unwrap();
+            run.message(message).await.unwrap();
         }
         let view = run.until(|view| view.pause.is_some()).await.unwrap();
         assert_eq!(view.pause.unwrap().reason, PauseReason::BudgetExhausted, "{id}");
@@ -293,9 +293,9 @@ async fn a_conversation_that_is_reset_to_an_earlier_turn_ends() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let run = onward.start::<Value, _>("a", "one").id("c").await.unwrap();
-    for (generation, said) in (2..).zip(["two", "three"]) {
+    for (generation, message) in (2..).zip(["two", "three"]) {
         until_turn(&onward, "c", generation).await;
-        run.message(said).await.unwrap();
+        run.message(message).await.unwrap();
     }
     until_turn(&onward, "c", 4).await;
     let reset = run.reset().of_generation(2).id("d").await.unwrap();
@@ -321,7 +321,7 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
     let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
     until_turn(&onward, "c", 2).await;
     assert_eq!(stop(&run).await, None, "nothing has happened yet");
-    let mut heard = run.emitted();
+    let mut emissions = run.emitted();
     let mut generation = 2;
     for (answers, turns, reason) in [
         (vec![ScriptedReply { cut: true, ..ScriptedReply::text("I could say much more") }], 1, "max_tokens"),
@@ -339,7 +339,7 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
         until_turn(&onward, "c", generation).await;
         assert_eq!(stop(&run).await, Some(reason.into()), "{reason}");
         if reason != "done" {
-            let emitted = heard.recv().await.unwrap();
+            let emitted = emissions.recv().await.unwrap();
             assert_eq!(
                 (emitted.name.as_str(), emitted.value.read::<Value>().unwrap()),
                 ("agent_stopped", json!({ "stop": reason }))
@@ -350,17 +350,23 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
 }
 
 /// Creates an agent with a tool that pays, with or without an approval, and counts its calls.
-fn payer(directory: &std::path::Path, model: &ScriptedModel, asks: bool, calls: &Arc<AtomicU32>) -> Builder {
-    payer_who_is(Agent::new("a"), directory, model, asks, calls)
+fn payer(directory: &std::path::Path, model: &ScriptedModel, needs_approval: bool, calls: &Arc<AtomicU32>) -> Builder {
+    payer_who_is(Agent::new("a"), directory, model, needs_approval, calls)
 }
 
-fn payer_who_is(agent: Agent, directory: &std::path::Path, model: &ScriptedModel, asks: bool, calls: &Arc<AtomicU32>) -> Builder {
+fn payer_who_is(
+    agent: Agent,
+    directory: &std::path::Path,
+    model: &ScriptedModel,
+    needs_approval: bool,
+    calls: &Arc<AtomicU32>,
+) -> Builder {
     let calls = calls.clone();
     let pay = Tool::new("pay", "Pays", move |City { city }| {
         calls.fetch_add(1, Ordering::SeqCst);
         async move { Ok::<_, Failure>(format!("{city} is paid")) }
     });
-    let agent = agent.model("m").tool(if asks { pay.needs_approval() } else { pay }).converse();
+    let agent = agent.model("m").tool(if needs_approval { pay.needs_approval() } else { pay }).converse();
     with_model(embedded(directory), model).register(agent)
 }
 
@@ -370,19 +376,19 @@ async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_an
     let (directory, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start().await.unwrap());
     let calls = Arc::new(AtomicU32::new(0));
     model.next(ScriptedReply::call("pay", r#"{"city":"Ulm"}"#));
-    let asking = payer(directory.path(), &model, true, &calls).start().await.unwrap();
-    let run = asking.start::<Value, _>("a", "pay Ulm").id("c").await.unwrap();
+    let first = payer(directory.path(), &model, true, &calls).start().await.unwrap();
+    let run = first.start::<Value, _>("a", "pay Ulm").id("c").await.unwrap();
     let question = crate::site::awaited(&run, AwaitedKind::Approval).await;
     drop(run);
-    asking.shutdown().await;
+    first.shutdown().await;
     let onward = payer(directory.path(), &model, false, &calls).start().await.unwrap();
     let run = onward.run::<Value>("c").unwrap();
     onward.disapprove(&question, "never").await.unwrap();
     let pause = crate::site::paused(&run).await;
     assert_eq!(pause.reason, PauseReason::EffectAbandoned);
-    let told =
+    let parts =
         ["approval `tool.pay`", "which was DECLINED (never)", "now attempts task `", "then accept it with `onward run resume c`"];
-    assert!(told.iter().all(|words| pause.message.contains(words)), "{}", pause.message);
+    assert!(parts.iter().all(|words| pause.message.contains(words)), "{}", pause.message);
     assert_eq!(calls.load(Ordering::SeqCst), 0, "a person has declined");
     run.resume().await.unwrap();
     until_turn(&onward, "c", 3).await;
@@ -399,11 +405,11 @@ async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs()
         let (directory, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start().await.unwrap());
         let calls = Arc::new(AtomicU32::new(0));
         model.next(ScriptedReply::call("pay", r#"{"city":"Ulm"}"#));
-        let asking = payer(directory.path(), &model, true, &calls).start().await.unwrap();
-        let run = asking.start::<Value, _>("a", "pay Ulm").id("c").await.unwrap();
+        let first = payer(directory.path(), &model, true, &calls).start().await.unwrap();
+        let run = first.start::<Value, _>("a", "pay Ulm").id("c").await.unwrap();
         let old = crate::site::awaited(&run, AwaitedKind::Approval).await;
         drop(run);
-        asking.shutdown().await;
+        first.shutdown().await;
         model.next(ScriptedReply::call("pay", r#"{"city":"Ulm"}"#));
         let thrifty = Agent::new("a").system("Be thrifty.");
         let onward = payer_who_is(thrifty, directory.path(), &model, true, &calls).start().await.unwrap();
@@ -434,7 +440,7 @@ async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs()
 /// A question that the code has abandoned for another one cannot be answered: the answer would have no effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_the_code_has_left_takes_no_answer() {
-    async fn asking(ctx: AgentCtx, title: &'static str) -> Result<bool> {
+    async fn approving(ctx: AgentCtx, title: &'static str) -> Result<bool> {
         ctx.turns((), |()| {
             let ctx = ctx.clone();
             async move {
@@ -445,7 +451,7 @@ async fn a_question_that_the_code_has_left_takes_no_answer() {
         .await
     }
     let directory = tempfile::tempdir().unwrap();
-    let with = |title: &'static str| embedded(directory.path()).agent("a", move |ctx, (): ()| asking(ctx, title));
+    let with = |title: &'static str| embedded(directory.path()).agent("a", move |ctx, (): ()| approving(ctx, title));
     let first = with("May I pay?").start().await.unwrap();
     let run = first.start::<bool, _>("a", &()).id("c").await.unwrap();
     let old = crate::site::awaited(&run, AwaitedKind::Approval).await;
@@ -472,7 +478,7 @@ async fn a_question_that_the_code_has_left_takes_no_answer() {
 
 /// The API refuses an empty message; one that comes as a bare signal is not sent to the model, and does not end the conversation.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_says_nothing_begins_no_turn() {
+async fn an_empty_message_begins_no_turn() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
@@ -496,23 +502,23 @@ async fn a_message_that_says_nothing_begins_no_turn() {
 
 /// A new message may repeat an earlier request: a stopped conversation is not stuck forever.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_message_begins_to_count_anew_what_the_model_asks_for() {
+async fn a_new_message_begins_to_count_repeated_calls_anew() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("a").model("m").tool(weather(&calls)).converse();
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
     model.rule(Rule::always(ScriptedReply::call("weather", r#"{"city":"Ulm"}"#)));
-    let mut heard = onward.run::<Value>("c").unwrap().emitted();
+    let mut emissions = onward.run::<Value>("c").unwrap().emitted();
     let run = onward.start::<Value, _>("a", "go").id("c").await.unwrap();
     let mut rests_in = 0;
-    for said in 1..=3 {
+    for count in 1..=3 {
         let waits = |awaited: &Awaited| awaited.kind == AwaitedKind::Signal;
         let view = run.until(|view| view.head.generation > rests_in && view.awaiting.iter().any(waits)).await.unwrap();
         rests_in = view.head.generation;
-        assert_eq!((calls.load(Ordering::SeqCst), model.request_count()), (5 * said, u64::from(6 * said)), "message {said}");
+        assert_eq!((calls.load(Ordering::SeqCst), model.request_count()), (5 * count, u64::from(6 * count)), "message {count}");
         let stop = view.head.attributes.iter().find(|attribute| attribute.name.as_str() == "agent_stop").unwrap();
         assert_eq!(stop.value, "repeated_call".into());
-        let emitted = heard.recv().await.unwrap();
+        let emitted = emissions.recv().await.unwrap();
         assert_eq!(emitted.value.read::<Value>().unwrap(), json!({ "stop": "repeated_call" }));
         run.message("go on").await.unwrap();
     }
@@ -526,8 +532,8 @@ async fn an_agent_that_has_spent_its_own_budget_pauses_and_another_one_wins_over
     let calls = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("a").model("m").tool(weather(&calls)).budget(Budget::default().tokens(1));
     let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
-    let ask = r#"weather {"city":"Ulm"}"#;
-    let run = onward.start::<AgentOutcome, _>("a", ask).id("own").await.unwrap();
+    let input = r#"weather {"city":"Ulm"}"#;
+    let run = onward.start::<AgentOutcome, _>("a", input).id("own").await.unwrap();
     let view = run.until(|view| view.pause.is_some()).await.unwrap();
     assert_eq!(view.pause.unwrap().reason, PauseReason::BudgetExhausted);
     assert_eq!((model.request_count(), calls.load(Ordering::SeqCst)), (1, 1));
@@ -535,14 +541,14 @@ async fn an_agent_that_has_spent_its_own_budget_pauses_and_another_one_wins_over
     let outcome = run.result().await.unwrap();
     assert_eq!((outcome.stop, outcome.turns, model.request_count()), (Stop::Done, 2, 2));
     let more = Budget::default().tokens(50_000);
-    let run = onward.start::<AgentOutcome, _>("a", ask).id("given").budget(more).await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", input).id("given").budget(more).await.unwrap();
     assert_eq!(run.result().await.unwrap().stop, Stop::Done);
     assert_eq!(run.view().await.unwrap().head.budget.unwrap().limit, more);
     onward.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words() {
+async fn an_agent_that_stops_at_its_budget_reports_it_and_ends_with_the_last_words() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = |name: &str| {
         let agent = Agent::new(name).model("m").tool(weather(&Arc::default()));
@@ -555,7 +561,7 @@ async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words(
     assert_eq!((outcome.stop, outcome.text.as_str(), outcome.turns), (Stop::BudgetExhausted, "Let me see.", 1));
     let run = onward.start::<Value, _>("c", "hello").id("c").await.unwrap();
     until_it_waits(&onward, "c", AwaitedKind::Signal).await;
-    let asked = model.request_count();
+    let request_count = model.request_count();
     run.message("go on").await.unwrap();
     let stop = |view: &onward::RunView| {
         let attributes = view.head.attributes.iter();
@@ -564,13 +570,13 @@ async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words(
             .any(|found| found.value == "budget_exhausted".into())
     };
     run.until(stop).await.unwrap();
-    assert_eq!((model.request_count(), run.view().await.unwrap().pause), (asked, None), "it waits for the next message");
+    assert_eq!((model.request_count(), run.view().await.unwrap().pause), (request_count, None), "it waits for the next message");
     onward.shutdown().await;
 }
 
 /// Input of front ends: the conversation so far in their format, and the last message like later ones.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_message_of_a_front_end_is_heard_as_later_ones_are() {
+async fn the_first_message_of_a_front_end_is_taken_like_later_ones() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let parts = json!([{"type": "text", "text": "hello"}, {"type": "text", "text": " there"}]);
@@ -582,11 +588,11 @@ async fn the_first_message_of_a_front_end_is_heard_as_later_ones_are() {
     run.message(&json!({"id": "u2", "text": "and now?"})).await.unwrap();
     until_turn(&onward, "c", 3).await;
     let entries = conversation(&onward, "c").await;
-    let said: Vec<Value> =
+    let contents: Vec<Value> =
         entries.iter().filter(|entry| entry.role.as_str() == "user").map(|entry| entry.content.read().unwrap()).collect();
-    assert_eq!(said, [json!("hm"), json!({"id": "u1", "text": "hello there"}), json!({"id": "u2", "text": "and now?"})]);
-    let told = model.requests().remove(0).body["messages"].to_string();
-    assert!(told.contains(r#""hello there""#) && !told.contains("type"), "{told}");
+    assert_eq!(contents, [json!("hm"), json!({"id": "u1", "text": "hello there"}), json!({"id": "u2", "text": "and now?"})]);
+    let prompt = model.requests().remove(0).body["messages"].to_string();
+    assert!(prompt.contains(r#""hello there""#) && !prompt.contains("type"), "{prompt}");
     onward.shutdown().await;
 }
 
@@ -631,9 +637,9 @@ async fn a_long_conversation_is_compacted_and_nothing_is_lost() {
 }
 
 /// A custom agent whose tool waits for a person: no error entry, and the conversation continues.
-async fn careful(ctx: AgentCtx, ask: String) -> Result<String> {
+async fn careful(ctx: AgentCtx, input: String) -> Result<String> {
     if ctx.messages().await?.is_empty() {
-        ctx.append(Role::User, &ask).await?;
+        ctx.append(Role::User, &input).await?;
     }
     ctx.turns((), async |()| {
         let reply = ctx.llm("m").tools(&ctx.dep::<Tools>()).await?;
@@ -654,11 +660,12 @@ async fn a_tool_that_waits_for_a_person_leaves_no_error_and_survives_the_process
     let model = ScriptedModel::start().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let start = || async {
-        let ask = Tool::inline("weather", "Asks somebody", |ctx: AgentCtx, City { city }| async move {
+        let weather_tool = Tool::inline("weather", "Asks somebody", |ctx: AgentCtx, City { city }| async move {
             let answer: String = ctx.signal("answer").recv().await?;
             Ok(format!("{city}: {answer}"))
         });
-        let builder = with_model(embedded(directory.path()), &model).tools(Tools::new().with(ask)).agent("careful", careful);
+        let builder =
+            with_model(embedded(directory.path()), &model).tools(Tools::new().with(weather_tool)).agent("careful", careful);
         builder.start().await.unwrap()
     };
     let onward = start().await;

@@ -64,9 +64,9 @@ async fn all_ears(ctx: Ctx, (): ()) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn said(page: &EntryPage) -> Vec<String> {
-    let said = |entry: &onward::Entry| format!("{}: {}", entry.role, entry.content.read::<String>().unwrap());
-    page.entries.iter().map(said).collect()
+fn format_entries(page: &EntryPage) -> Vec<String> {
+    let format_entry = |entry: &onward::Entry| format!("{}: {}", entry.role, entry.content.read::<String>().unwrap());
+    page.entries.iter().map(format_entry).collect()
 }
 
 async fn until_depth<O>(run: &RunHandle<O>, depth: u64) -> EntryPage {
@@ -86,11 +86,12 @@ everywhere! {
         until_status(&run, Status::Waiting).await;
         let page = run.entries().await.unwrap();
         let pending: Vec<_> = page.pending.iter().map(|entry| (entry.role.as_str(), entry.content.read::<String>().unwrap())).collect();
-        assert_eq!((said(&page), pending), (vec!["system: be brief".to_owned()], vec![("tool", long.to_owned()), ("assistant", "I see".to_owned())]));
+        let entries = vec!["system: be brief".to_owned()];
+        assert_eq!((format_entries(&page), pending), (entries, vec![("tool", long.to_owned()), ("assistant", "I see".to_owned())]));
         assert!(run.message("hello").await.unwrap().woke);
         let page = until_depth(&run, 5).await;
         let expected = ["system: be brief", &format!("tool: {long}"), "assistant: I see", "user: hello", "assistant: you said: hello"];
-        assert_eq!((said(&page), page.pending.len()), (expected.map(str::to_owned).to_vec(), 0));
+        assert_eq!((format_entries(&page), page.pending.len()), (expected.map(str::to_owned).to_vec(), 0));
         let log = run.log_of(page.entries[1].generation).await.unwrap();
         let quoted = log.iter().flat_map(|record| &record.events).any(|event| {
             matches!(event, Event::EntryAppended(entry) if entry.id == page.entries[1].id && entry.quote.is_some())
@@ -112,10 +113,10 @@ everywhere! {
         run.append("tool", "after it").await.unwrap();
         run.resume().await.unwrap();
         let page = until_depth(&run, 4).await;
-        assert_eq!(said(&page)[1..], ["tool: first", "user: hello", "assistant: you said: hello"]);
+        assert_eq!(format_entries(&page)[1..], ["tool: first", "user: hello", "assistant: you said: hello"]);
         assert_eq!(page.pending.len(), 1, "what came behind the message is for the next turn");
         run.message("more").await.unwrap();
-        assert_eq!(said(&until_depth(&run, 7).await)[4..], ["tool: after it", "user: more", "assistant: you said: more"]);
+        assert_eq!(format_entries(&until_depth(&run, 7).await)[4..], ["tool: after it", "user: more", "assistant: you said: more"]);
     }
 
     async fn a_key_stands_for_one_entry_and_without_one_every_append_is_another(site) {
@@ -137,7 +138,7 @@ everywhere! {
         run.signal("other", &1).id("k").await.unwrap();
         run.message("go").await.unwrap();
         let page = until_depth(&run, 6).await;
-        assert_eq!(said(&page)[1..4], ["user: once", "user: plain", "user: plain"]);
+        assert_eq!(format_entries(&page)[1..4], ["user: once", "user: plain", "user: plain"]);
         assert_eq!(page.entries[1].idempotency_key.as_deref(), Some("k"));
         // In the conversation it is found by its key, also turns later.
         run.message("and on").await.unwrap();
@@ -159,16 +160,16 @@ everywhere! {
         for turn in 2..=4u64 {
             run.message("I was here").await.unwrap();
             let page = until_depth(&run, 2).await;
-            assert_eq!(said(&page), ["assistant: hello", "user: I was here"], "turn {turn}");
+            assert_eq!(format_entries(&page), ["assistant: hello", "user: I was here"], "turn {turn}");
             let seen = async || (run.view().await.unwrap().head.generation >= u32::try_from(turn).unwrap() || turn == 4).then_some(());
             eventually("the turn is over", seen).await;
         }
         let seen = run.result().await.unwrap();
         assert!(seen.iter().all(|id| *id == seen[0]) && seen.len() == 4, "{seen:?}");
-        assert_eq!(said(&run.entries().await.unwrap()).len(), 2);
+        assert_eq!(format_entries(&run.entries().await.unwrap()).len(), 2);
     }
 
-    async fn code_without_turns_takes_in_what_is_there_when_it_asks(site) {
+    async fn code_without_turns_takes_pending_entries_on_request(site) {
         let onward = site.builder().await.agent("plain", plain).start().await.unwrap();
         let run = onward.start::<u32, _>("plain", &()).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;
@@ -179,7 +180,7 @@ everywhere! {
         run.append("user", "three").await.unwrap();
         run.signal("look", &()).await.unwrap();
         assert_eq!(run.result().await.unwrap(), 3);
-        assert_eq!(said(&run.entries().await.unwrap()), ["user: one", "tool: two", "user: three", "assistant: 3 in all"]);
+        assert_eq!(format_entries(&run.entries().await.unwrap()), ["user: one", "tool: two", "user: three", "assistant: 3 in all"]);
     }
 
     async fn an_entry_is_not_a_client_message_and_its_id_cannot_be_reused(site) {
@@ -202,13 +203,13 @@ everywhere! {
         onward.shutdown().await;
         let onward = site.builder().await.agent("echo", echo).start().await.unwrap();
         let run = onward.run::<u32>("r").unwrap();
-        let mut heard = run.emitted();
+        let mut emissions = run.emitted();
         // Over a network, the subscription takes a moment to begin.
         if site.is_remote() {
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         }
         run.message("hello").await.unwrap();
-        let emitted = heard.recv().await.unwrap();
+        let emitted = emissions.recv().await.unwrap();
         let value: serde_json::Value = emitted.value.read().unwrap();
         assert_eq!((emitted.name.as_str(), value["generation"].is_u64()), ("agent_resumed", true));
         until_depth(&run, 3).await;

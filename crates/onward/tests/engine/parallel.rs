@@ -121,9 +121,9 @@ everywhere! {
     async fn an_answer_in_time_stops_its_timer_and_a_late_one_changes_nothing(site) {
         async fn limited(ctx: Ctx, which: String) -> Result<String> {
             let answer = ctx.timeout(ctx.task::<String>("gated", &which), mins(1)).await;
-            let said = answer.or_else(|failure| if failure.is_timed_out() { Ok("timed out".to_owned()) } else { Err(failure) })?;
+            let outcome = answer.or_else(|failure| if failure.is_timed_out() { Ok("timed out".to_owned()) } else { Err(failure) })?;
             ctx.signal("end").recv::<()>().await?;
-            Ok(said)
+            Ok(outcome)
         }
         let gates = Gates { slow: Gate::shut(), fast: Gate::shut() };
         gates.fast.open();
@@ -209,14 +209,14 @@ everywhere! {
     }
 
     async fn a_task_that_panics_fails_with_its_words_and_the_worker_goes_on(site) {
-        async fn ask(ctx: Ctx, n: u32) -> Result<u32> {
+        async fn call_work(ctx: Ctx, n: u32) -> Result<u32> {
             ctx.task("work", &n).await
         }
         async fn work(n: u32) -> Result<u32> {
             assert!(n != 0, "zero is not allowed");
             Ok(n)
         }
-        let onward = site.builder().await.workflow("ask", ask).task("work", work).start().await.unwrap();
+        let onward = site.builder().await.workflow("ask", call_work).task("work", work).start().await.unwrap();
         let error = onward.start::<u32, _>("ask", &0).await.unwrap().result().await.unwrap_err();
         let failure = error.failure().unwrap();
         assert_eq!((&*failure.code, &*failure.message), ("panicked", "the task panicked: zero is not allowed"));

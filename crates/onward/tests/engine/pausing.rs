@@ -140,7 +140,7 @@ everywhere! {
             let work = ctx.dep::<Arc<Work>>();
             let mut sum = 0;
             for _ in 0..20 {
-                let (a, b, heard) = join!(
+                let (a, b, signaled) = join!(
                     ctx.step("a", async || work.run(0).await.map(|_| 1)),
                     ctx.step("b", async || {
                         tokio::task::yield_now().await;
@@ -148,7 +148,7 @@ everywhere! {
                     }),
                     ctx.signal("s").recv::<u32>(),
                 );
-                sum += a? + b? + heard? + u32::from(ctx.signal("never").has());
+                sum += a? + b? + signaled? + u32::from(ctx.signal("never").has());
             }
             Ok(sum)
         }

@@ -10,9 +10,9 @@ use crate::site::{awaited, count, everywhere, until_logged, until_status};
 
 async fn callback(ctx: Ctx, (): ()) -> Result<String> {
     let answer = ctx.promise::<String>("callback").within(hours(1)).await;
-    let said = answer.unwrap_or_else(|failure| format!("{}: {}", failure.code, failure.message));
+    let result = answer.unwrap_or_else(|failure| format!("{}: {}", failure.code, failure.message));
     ctx.signal("end").recv::<()>().await?;
-    Ok(said)
+    Ok(result)
 }
 
 async fn ship(ctx: Ctx, deciders: Vec<String>) -> Result<Decision> {

@@ -43,14 +43,14 @@ async fn delegate(ctx: Ctx, (): ()) -> Result<u32> {
 async fn loaded(ctx: Ctx, start: u32) -> Result<String> {
     let stepped: u32 = ctx.step("add", async || Ok::<_, Failure>(start + 1)).await?;
     ctx.state().set("sum", &stepped)?;
-    let (said, weighed, seen, squared) = onward::try_join!(
+    let (decision, weighed, seen, squared) = onward::try_join!(
         ctx.approval("ok", "All of it?").show(&"a picture"),
         ctx.task::<u32>("weigh", &stepped),
         ctx.signal("note").recv::<String>(),
         ctx.child::<u32>("square", &stepped),
     )?;
     let sum: u32 = ctx.state().get("sum")?.unwrap_or_default();
-    Ok(format!("{} {weighed} {seen} {squared} {sum}", said.approved))
+    Ok(format!("{} {weighed} {seen} {squared} {sum}", decision.approved))
 }
 
 async fn hurried(ctx: Ctx, n: u32) -> Result<u32> {
@@ -111,7 +111,7 @@ everywhere! {
         assert_eq!(run.result().await.unwrap(), 3);
     }
 
-    async fn a_failed_run_goes_on_when_it_is_retried_and_its_handle_tells_the_new_end(site) {
+    async fn a_failed_run_goes_on_when_it_is_retried_and_its_handle_returns_the_new_end(site) {
         let shop = Arc::new(Shop::default());
         let onward = site.builder().await.workflow("buy", buy).dep(shop.clone()).start().await.unwrap();
         let run = onward.start::<String, _>("buy", &()).id("r").await.unwrap();
@@ -186,7 +186,7 @@ everywhere! {
         assert_eq!(reset.result().await.unwrap(), 49);
     }
 
-    async fn runs_are_found_by_what_their_code_and_their_starter_say(site) {
+    async fn runs_are_found_by_attributes_of_their_code_and_of_their_starter(site) {
         async fn staged(ctx: Ctx, (): ()) -> Result<()> {
             ctx.attributes().set("stage", "asked");
             ctx.signal("go").recv::<()>().await?;

@@ -57,11 +57,11 @@ everywhere! {
         let onward = site.builder().await.workflow("waits", waits).workflow("asks", asks).start().await.unwrap();
         let large = "x".repeat(PAYLOAD_BYTES_MAX);
         let error = refused(onward.start::<(), _>("waits", &large).await, "payload_too_large", "pass a reference");
-        let said = error.to_string();
+        let message = error.to_string();
         // Encryption makes the payload a little longer.
         let sealed = if site.is_sealed { 74 } else { 0 };
         let (bytes, max) = ((PAYLOAD_BYTES_MAX + 2 + sealed).to_string(), PAYLOAD_BYTES_MAX.to_string());
-        assert!(said.contains(&bytes) && said.contains(&max), "the error has both sizes: {said}");
+        assert!(message.contains(&bytes) && message.contains(&max), "the error has both sizes: {message}");
         assert_eq!(run_count(&onward).await, 0);
         let run = onward.start::<(), _>("waits", "r").id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;
@@ -93,7 +93,7 @@ everywhere! {
         assert_eq!(run.log().await.unwrap(), before);
     }
 
-    async fn a_run_that_does_not_exist_is_told_so(site) {
+    async fn a_run_that_does_not_exist_is_an_error(site) {
         let onward = site.builder().await.workflow("waits", waits).start().await.unwrap();
         let nobody = onward.run::<()>("nobody").unwrap();
         let hint = "onward run list";
@@ -126,7 +126,7 @@ everywhere! {
     }
 
     /// Scenario 35.
-    async fn an_approval_that_is_decided_twice_tells_the_second_who_was_first(site) {
+    async fn an_approval_that_is_decided_twice_names_the_first_decider_to_the_second(site) {
         let onward = site.builder().await.workflow("asks", asks).start().await.unwrap();
         let run = onward.start::<bool, _>("asks", &()).await.unwrap();
         let approval = awaited(&run, AwaitedKind::Approval).await;
@@ -158,14 +158,14 @@ everywhere! {
         assert_eq!(run.signal("end", &map).await.unwrap_err().code(), "value_invalid");
     }
 
-    async fn a_result_of_another_type_is_told_and_the_run_is_unharmed(site) {
+    async fn a_result_of_another_type_is_an_error_and_the_run_is_unharmed(site) {
         let onward = site.builder().await.workflow("waits", waits).start().await.unwrap();
         let run = onward.start::<u32, _>("waits", "").id("r").signal("end", &()).await.unwrap();
         assert_eq!(run.result().await.unwrap_err().code(), "value_invalid");
         onward.run::<()>("r").unwrap().result().await.unwrap();
     }
 
-    async fn what_is_registered_wrongly_is_told_at_the_start(site) {
+    async fn an_invalid_registration_is_reported_at_the_start(site) {
         let wrong: [fn(Builder) -> Builder; 4] = [
             |builder| builder.workflow("w", waits).workflow("w", waits),
             |builder| builder.workflow("", waits),

@@ -45,7 +45,7 @@ async fn a_start_whose_input_does_not_fit_begins_nothing() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_not_taken_or_belongs_to_nothing_is_told_at_the_start() {
+async fn a_schema_that_is_not_taken_or_belongs_to_nothing_is_reported_at_the_start() {
     let remote = Onward::in_memory().workflow("inner", inner).input_schema(json!({"$ref": "http://x/"})).start().await;
     assert_eq!(remote.map(drop).unwrap_err().code(), "schema_invalid");
     let nothing = Onward::in_memory().input_schema(json!({})).start().await;

@@ -39,10 +39,10 @@ async fn sour_child(_: Ctx, _: String) -> Result<String> {
 
 /// Uses everything that has a payload, in two generations.
 async fn all(ctx: Ctx, (generation, input): (u32, String)) -> Result<String> {
-    ctx.query("peek", |asked: String| Ok::<_, Failure>(format!("{asked} answered")));
-    ctx.update("poke", |asked: String| Ok::<_, Failure>(format!("{asked} updated")));
+    ctx.query("peek", |text: String| Ok::<_, Failure>(format!("{text} answered")));
+    ctx.update("poke", |text: String| Ok::<_, Failure>(format!("{text} updated")));
     if generation == 1 {
-        ctx.update("late", |asked: String| Ok::<_, Failure>(format!("{asked} updated")));
+        ctx.update("late", |text: String| Ok::<_, Failure>(format!("{text} updated")));
         let carried: String = ctx.signal("carried").recv().await?;
         let kept: String = ctx.signal("stop").recv().await?;
         return Err(Failure::fatal(format!("{input} {carried} {kept}")).with_code("the_end"));
@@ -121,8 +121,8 @@ async fn live(onward: &Onward) -> String {
     let other = awaited(&run, AwaitedKind::Promise).await;
     onward.reject(&other, Failure::fatal(secret("rejected")), "r2").await.unwrap();
     // It is not answered before the run continues as new, and is carried over.
-    let asking = run.clone();
-    let late = tokio::spawn(async move { asking.update::<String>("late", &secret("late")).await });
+    let handle = run.clone();
+    let late = tokio::spawn(async move { handle.update::<String>("late", &secret("late")).await });
     until_logged(&run, "update_received", 2).await;
     run.signal("go", &secret("signal")).await.unwrap();
     assert_eq!(late.await.unwrap().unwrap(), secret("late updated"));
@@ -211,7 +211,7 @@ async fn a_payload_that_was_moved_to_another_run_is_refused_over_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_without_the_codec_are_heard() {
+async fn inputs_of_callers_without_the_codec_are_accepted() {
     let site = Site::memory();
     let onward = site.builder().await.codec(encryption()).workflow("listen", listen).start().await.unwrap();
     let run: RunHandle<String> = onward.start("listen", &()).id("a").await.unwrap();

@@ -137,10 +137,10 @@ impl Site {
 }
 
 /// Repeats until there is a result.
-pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {
-        if let Some(answer) = ask().await {
+        if let Some(answer) = poll().await {
             return answer;
         }
         assert!(tokio::time::Instant::now() < deadline, "this did not happen: {what}");

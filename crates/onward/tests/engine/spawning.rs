@@ -12,18 +12,18 @@ use crate::site::{events, eventually, everywhere, paused, until_status};
 
 /// Sends every message back to its parent, across its own checkpoints, and ends with all of them.
 async fn echo(ctx: AgentCtx, name: String) -> Result<Vec<String>> {
-    ctx.turns(Vec::new(), |mut heard: Vec<String>| {
+    ctx.turns(Vec::new(), |mut received: Vec<String>| {
         let (ctx, name) = (ctx.clone(), name.clone());
         async move {
             for ReceivedSignal { from, value } in ctx.signal(MESSAGE).drain_with_sender::<String>()? {
                 assert_eq!(from.as_ref(), ctx.parent().map(|parent| parent.run_id().clone()).as_ref());
                 if value == "end" {
-                    return Ok(Turn::Done(heard));
+                    return Ok(Turn::Done(received));
                 }
                 ctx.parent().expect("it has one").message(&format!("{name}: {value}"))?;
-                heard.push(value);
+                received.push(value);
             }
-            Ok(Turn::Await(heard, MESSAGE))
+            Ok(Turn::Await(received, MESSAGE))
         }
     })
     .await
@@ -32,7 +32,7 @@ async fn echo(ctx: AgentCtx, name: String) -> Result<Vec<String>> {
 #[derive(Serialize, Deserialize, Default)]
 struct Crew {
     echoes: Vec<Spawned<Vec<String>>>,
-    heard: Vec<(String, String)>,
+    received: Vec<(String, String)>,
     turns: u32,
 }
 
@@ -49,8 +49,9 @@ async fn boss(ctx: AgentCtx, (): ()) -> Result<Report> {
                     crew.echoes.push(ctx.spawn("echo", name)?);
                 }
             }
-            let heard = ctx.signal(MESSAGE).drain_with_sender::<String>()?;
-            crew.heard.extend(heard.into_iter().map(|heard| (heard.from.expect("it is a run").to_string(), heard.value)));
+            let received = ctx.signal(MESSAGE).drain_with_sender::<String>()?;
+            crew.received
+                .extend(received.into_iter().map(|signal| (signal.from.expect("it is a run").to_string(), signal.value)));
             if crew.turns < 3 {
                 for echo in &crew.echoes {
                     echo.message(&ctx, &crew.turns.to_string())?;
@@ -58,14 +59,14 @@ async fn boss(ctx: AgentCtx, (): ()) -> Result<Report> {
                 crew.turns += 1;
                 return Ok(Turn::Next(crew));
             }
-            if crew.heard.len() < 6 {
+            if crew.received.len() < 6 {
                 return Ok(Turn::Await(crew, MESSAGE));
             }
             crew.echoes.iter().try_for_each(|echo| echo.message(&ctx, "end"))?;
             let results = join_all(crew.echoes.iter().map(|echo| echo.result(&ctx))).await?;
             // A repeated query returns the same result.
             assert_eq!(crew.echoes[0].result(&ctx).await?, results[0]);
-            Ok(Turn::Done((crew.heard, results)))
+            Ok(Turn::Done((crew.received, results)))
         }
     })
     .await
@@ -107,16 +108,16 @@ async fn child_of(onward: &Onward, parent: &str) -> RunHandle<()> {
 }
 
 everywhere! {
-    async fn what_is_said_between_a_run_and_what_it_spawned_arrives_once_and_in_order_turn_by_turn(site) {
+    async fn messages_between_a_run_and_its_spawned_runs_arrive_once_and_in_order_turn_by_turn(site) {
         let onward = site.builder().await.agent("boss", boss).agent("echo", echo).start().await.unwrap();
         let run: RunHandle<Report> = onward.start("boss", &()).id("boss").await.unwrap();
-        let (heard, results) = run.result().await.unwrap();
+        let (received, results) = run.result().await.unwrap();
         assert_eq!(results, [["0", "1", "2"], ["0", "1", "2"]]);
         for name in ["a", "b"] {
-            let said: Vec<_> = heard.iter().filter(|(_, text)| text.starts_with(name)).collect();
-            let words: Vec<_> = said.iter().map(|(_, text)| &text[3..]).collect();
+            let messages: Vec<_> = received.iter().filter(|(_, text)| text.starts_with(name)).collect();
+            let words: Vec<_> = messages.iter().map(|(_, text)| &text[3..]).collect();
             assert_eq!(words, ["0", "1", "2"]);
-            assert!(said.iter().all(|(from, _)| *from == said[0].0 && from.starts_with("boss/")), "each knows its sender");
+            assert!(messages.iter().all(|(from, _)| *from == messages[0].0 && from.starts_with("boss/")), "each knows its sender");
         }
         assert!(run.view().await.unwrap().head.generation >= 4, "over several generations");
     }
@@ -142,7 +143,7 @@ everywhere! {
         until_status(&child, Status::Canceled).await;
     }
 
-    async fn a_child_that_is_canceled_by_its_handle_says_so_as_its_result(site) {
+    async fn a_child_that_is_canceled_by_its_handle_has_that_as_its_result(site) {
         let onward = site.builder().await.agent("keeper", keeper).workflow("sleeper", sleeper).start().await.unwrap();
         let run: RunHandle<String> = onward.start("keeper", &true).id("k").await.unwrap();
         run.message("now").await.unwrap();
@@ -151,20 +152,20 @@ everywhere! {
 
     /// Rule 4: messages of a child that is not on the live path end as undelivered; the child itself ends with the segment.
     async fn an_abandoned_child_has_no_receiver_and_ends(site) {
-        async fn teller(ctx: Ctx, number: u32) -> Result<()> {
+        async fn reporter(ctx: Ctx, number: u32) -> Result<()> {
             ctx.parent().expect("it has one").message(&format!("I am {number}"))?;
             ctx.signal("never").recv().await
         }
         async fn fickle(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
             let is_other = ctx.dep::<Arc<AtomicBool>>();
-            ctx.turns(Vec::new(), |heard: Vec<String>| {
+            ctx.turns(Vec::new(), |received: Vec<String>| {
                 let (ctx, is_other) = (ctx.clone(), is_other.load(Ordering::SeqCst));
                 async move {
-                    if !heard.is_empty() {
+                    if !received.is_empty() {
                         let more = ctx.signal(MESSAGE).drain::<String>()?;
-                        return Ok(Turn::Done([heard, more].concat()));
+                        return Ok(Turn::Done([received, more].concat()));
                     }
-                    ctx.spawn::<()>("teller", &if is_other { 2 } else { 1 })?;
+                    ctx.spawn::<()>("reporter", &if is_other { 2 } else { 1 })?;
                     ctx.signal("go").recv::<()>().await?;
                     let first = ctx.signal(MESSAGE).recv().await?;
                     Ok(Turn::Await(vec![first], "go"))
@@ -175,7 +176,7 @@ everywhere! {
         let is_other = Arc::new(AtomicBool::new(false));
         let builder = async || {
             let builder = site.builder().await.dep(is_other.clone());
-            builder.agent("fickle", fickle).workflow("teller", teller).start().await.unwrap()
+            builder.agent("fickle", fickle).workflow("reporter", reporter).start().await.unwrap()
         };
         let onward = builder().await;
         let run: RunHandle<Vec<String>> = onward.start("fickle", &()).id("f").await.unwrap();
@@ -191,7 +192,7 @@ everywhere! {
         let run: RunHandle<Vec<String>> = onward.run("f").unwrap();
         run.signal("go", &()).await.unwrap();
         let pause = paused(&run).await;
-        assert!(pause.message.contains("child `teller`"), "{}", pause.message);
+        assert!(pause.message.contains("child `reporter`"), "{}", pause.message);
         run.resume().await.unwrap();
         let first: RunHandle<()> = onward.run(&left).unwrap();
         until_status(&first, Status::Canceled).await;
@@ -206,7 +207,7 @@ everywhere! {
 
     /// The code changes another entry and spawns the same: it is the same child, and its message is received.
     async fn a_child_that_is_spawned_again_is_the_same_one(site) {
-        async fn teller(ctx: Ctx, (): ()) -> Result<String> {
+        async fn reporter(ctx: Ctx, (): ()) -> Result<String> {
             ctx.parent().expect("it has one").message("ready")?;
             ctx.signal(MESSAGE).recv().await
         }
@@ -216,7 +217,7 @@ everywhere! {
                 let (ctx, is_other) = (ctx.clone(), is_other.load(Ordering::SeqCst));
                 async move {
                     ctx.append("system", if is_other { "be polite" } else { "be brief" }).await?;
-                    let child: Spawned<String> = ctx.spawn("teller", &())?;
+                    let child: Spawned<String> = ctx.spawn("reporter", &())?;
                     ctx.signal("go").recv::<()>().await?;
                     let word: String = ctx.signal(MESSAGE).recv().await?;
                     child.message(&ctx, &word)?;
@@ -228,7 +229,7 @@ everywhere! {
         let is_other = Arc::new(AtomicBool::new(false));
         let builder = async || {
             let builder = site.builder().await.dep(is_other.clone());
-            builder.agent("fickle", fickle).workflow("teller", teller).start().await.unwrap()
+            builder.agent("fickle", fickle).workflow("reporter", reporter).start().await.unwrap()
         };
         let onward = builder().await;
         let run: RunHandle<String> = onward.start("fickle", &()).id("f").await.unwrap();

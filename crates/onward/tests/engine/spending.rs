@@ -46,15 +46,15 @@ async fn asks(ctx: Ctx, (): ()) -> Result<u32> {
 }
 
 async fn gives_up(ctx: Ctx, (): ()) -> Result<()> {
-    let asked = ctx.task::<u32>("llm.hangs", &());
+    let call = ctx.task::<u32>("llm.hangs", &());
     ctx.signal("enough").recv::<()>().await?;
-    asked.cancel();
+    call.cancel();
     ctx.signal("end").recv::<()>().await
 }
 
 async fn waits_too_short(ctx: Ctx, (): ()) -> Result<()> {
-    let asked = ctx.task::<u32>("llm.hangs", &()).timeout(secs(5)).await;
-    assert_eq!(asked.unwrap_err().code, "timed_out");
+    let outcome = ctx.task::<u32>("llm.hangs", &()).timeout(secs(5)).await;
+    assert_eq!(outcome.unwrap_err().code, "timed_out");
     ctx.signal("end").recv::<()>().await
 }
 
@@ -219,7 +219,7 @@ everywhere! {
         onward.shutdown().await;
     }
 
-    async fn a_canceled_attempt_says_what_it_cost(site) {
+    async fn a_canceled_attempt_reports_its_cost(site) {
         let begun = Arc::default();
         let onward = with_code(site.builder().await, &begun).start().await.unwrap();
         let run = onward.start::<(), _>("gives-up", &()).await.unwrap();
@@ -233,7 +233,7 @@ everywhere! {
         onward.shutdown().await;
     }
 
-    async fn an_attempt_that_timed_out_says_what_it_cost(site) {
+    async fn an_attempt_that_timed_out_reports_its_cost(site) {
         site.lease.set(secs(30)).unwrap();
         let begun = Arc::default();
         let onward = with_code(site.builder().await, &begun).start().await.unwrap();
@@ -250,7 +250,7 @@ everywhere! {
         onward.shutdown().await;
     }
 
-    async fn an_attempt_that_a_stopping_worker_gives_back_says_what_it_cost(site) {
+    async fn an_attempt_that_a_stopping_worker_gives_back_reports_its_cost(site) {
         let begun = Arc::default();
         let onward = with_code(site.builder().await, &begun).start().await.unwrap();
         let run = onward.start::<(), _>("gives-up", &()).id("r").await.unwrap();

@@ -8,7 +8,7 @@ use onward::Onward;
 use onward::prelude::*;
 use onward_store::{ManualClock, MemoryStore};
 
-use crate::heard::Warnings;
+use crate::warnings::Warnings;
 
 /// Blocks for so long, by the clock that measures it.
 async fn block(ctx: Ctx, (in_code, in_step): (u64, u64)) -> Result<()> {
@@ -25,29 +25,29 @@ async fn block(ctx: Ctx, (in_code, in_step): (u64, u64)) -> Result<()> {
 }
 
 async fn warnings(run: &str, in_code: u64, in_step: u64) -> Vec<BTreeMap<&'static str, String>> {
-    let (heard, clock) = (Warnings::heard(), Arc::new(ManualClock::default()));
+    let (collector, clock) = (Warnings::collect(), Arc::new(ManualClock::default()));
     let builder = Onward::with_store(Arc::new(MemoryStore::new(clock.clone())), clock.clone());
     let onward = builder.workflow("blocks", block).dep(clock).start().await.unwrap();
     let started = onward.start::<(), _>("blocks", &(in_code, in_step)).id(run).await.unwrap();
     started.result().await.unwrap();
-    heard.about(run)
+    collector.about(run)
 }
 
 #[tokio::test]
 async fn a_step_that_blocks_is_named_once_with_its_run_and_what_to_do() {
-    let said = warnings("blocking step", 0, 1_500).await;
-    assert_eq!(said.len(), 1, "both steps block: {said:?}");
-    assert_eq!((said[0]["kind"].as_str(), said[0]["took_ms"].as_str()), ("blocks", "1500"));
+    let messages = warnings("blocking step", 0, 1_500).await;
+    assert_eq!(messages.len(), 1, "both steps block: {messages:?}");
+    assert_eq!((messages[0]["kind"].as_str(), messages[0]["took_ms"].as_str()), ("blocks", "1500"));
     for part in ["for 1.5s, at the start, before the next call (call id 1)", "`tokio::task::spawn_blocking`"] {
-        assert!(said[0]["message"].contains(part), "{said:?}");
+        assert!(messages[0]["message"].contains(part), "{messages:?}");
     }
 }
 
 #[tokio::test]
 async fn a_busy_workflow_is_named_with_where_it_was() {
-    let said = warnings("busy code", 2_000, 0).await;
-    assert_eq!(said.len(), 1);
-    assert!(said[0]["message"].contains("for 2.0s, after step `second` (#2, call id 1)"), "{said:?}");
+    let messages = warnings("busy code", 2_000, 0).await;
+    assert_eq!(messages.len(), 1);
+    assert!(messages[0]["message"].contains("for 2.0s, after step `second` (#2, call id 1)"), "{messages:?}");
 }
 
 #[tokio::test]

@@ -85,7 +85,7 @@ everywhere! {
                 Ok::<_, Failure>(limited + received + blocking)
             })
             .await?;
-            let heard = ctx.step("socket", async || echo_over_a_socket().await).await?;
+            let echoed = ctx.step("socket", async || echo_over_a_socket().await).await?;
             let joined = ctx
                 .step("many", async || {
                     let all = futures::future::join_all((0..40).map(|n| async move {
@@ -95,7 +95,7 @@ everywhere! {
                     Ok::<u32, Failure>(all.await.into_iter().sum())
                 })
                 .await?;
-            Ok((7, heard, joined))
+            Ok((7, echoed, joined))
         }
         async fn echo_over_a_socket() -> std::io::Result<String> {
             use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -53,14 +53,14 @@ fn millis(millis: u64) -> std::time::Duration {
     std::time::Duration::from_millis(millis)
 }
 
-fn say(ctx: &TaskCtx, text: &str) {
+fn emit_text(ctx: &TaskCtx, text: &str) {
     ctx.stream(&json!({"type": "text", "text": text}));
 }
 
 /// Emits its answer word by word.
 async fn model(ctx: TaskCtx, turn: u32) -> Result<String> {
     let words = [format!("answer {turn} "), "word ".to_owned(), "by ".to_owned(), "word".to_owned()];
-    words.iter().for_each(|word| say(&ctx, word));
+    words.iter().for_each(|word| emit_text(&ctx, word));
     Ok(words.concat())
 }
 
@@ -69,7 +69,7 @@ async fn model(ctx: TaskCtx, turn: u32) -> Result<String> {
 struct Screen {
     drafts: BTreeMap<String, String>,
     /// All texts at the end of their tasks.
-    said: Vec<String>,
+    finished: Vec<String>,
     roles: Vec<String>,
     seen: Vec<&'static str>,
 }
@@ -91,7 +91,7 @@ impl Screen {
             }
             StreamContent::AttemptFailed(_) => self.seen.push("attempt_failed"),
             StreamContent::TaskEnd(end) => {
-                self.said.extend(self.drafts.remove(&end.task.to_string()));
+                self.finished.extend(self.drafts.remove(&end.task.to_string()));
                 self.seen.push("task_end");
             }
             StreamContent::Entry(entry) => {
@@ -131,7 +131,7 @@ async fn started(builder: Builder, turns: u32) -> (Onward, RunHandle<u32>) {
 }
 
 everywhere! {
-    async fn a_reader_hears_every_answer_word_by_word_and_what_became_of_it(site) {
+    async fn a_reader_gets_every_answer_word_by_word_and_its_outcome(site) {
         let gate = Gate::shut();
         let gated = { let gate = gate.clone(); move |ctx: TaskCtx, turn: u32| {
             let gate = gate.clone();
@@ -151,20 +151,20 @@ everywhere! {
         run.signal(&MESSAGE, &"and now?".to_owned()).await.unwrap();
         run.result().await.unwrap();
         screen.watch(&mut run.stream(Some(offset))).await;
-        assert_eq!(screen.said, ["answer 1 word by word", "answer 2 word by word"], "{:?}", screen.seen);
+        assert_eq!(screen.finished, ["answer 1 word by word", "answer 2 word by word"], "{:?}", screen.seen);
         assert_eq!(screen.roles, ["assistant", "user", "assistant"]);
         assert_eq!(screen.seen.iter().filter(|seen| **seen == "stream_reset").count(), 1, "{:?}", screen.seen);
         assert_eq!(screen.seen.last(), Some(&"end"));
     }
 
-    async fn many_readers_hear_the_same(site) {
+    async fn many_readers_get_the_same(site) {
         let gate = Gate::shut();
         let model = { let gate = gate.clone(); move |ctx: TaskCtx, turn: u32| {
             let gate = gate.clone();
             async move {
                 gate.pass().await;
                 for n in 0..500 {
-                    say(&ctx, &format!("{n} "));
+                    emit_text(&ctx, &format!("{n} "));
                     if n % 50 == 0 {
                         tokio::time::sleep(millis(1)).await;
                     }
@@ -194,20 +194,20 @@ everywhere! {
         let whole: String = (0..500).map(|n| format!("{n} ")).collect();
         for reader in readers {
             let screen = reader.await.unwrap();
-            assert_eq!(screen.said, [whole.as_str()], "{:?}", screen.seen);
+            assert_eq!(screen.finished, [whole.as_str()], "{:?}", screen.seen);
         }
     }
 
-    async fn another_attempt_takes_back_what_the_one_before_has_said(site) {
+    async fn another_attempt_resets_the_text_of_the_one_before(site) {
         let tries = Arc::new(AtomicU32::new(0));
         let model = move |ctx: TaskCtx, _: u32| {
             let tries = tries.clone();
             async move {
-                say(&ctx, "half an ");
+                emit_text(&ctx, "half an ");
                 if tries.fetch_add(1, Ordering::SeqCst) == 0 {
                     return Err(Failure::retryable("the line is dead").with_code("line_dead"));
                 }
-                say(&ctx, "answer");
+                emit_text(&ctx, "answer");
                 Ok("half an answer".to_owned())
             }
         };
@@ -221,20 +221,20 @@ everywhere! {
                 () = tokio::time::sleep(millis(20)) => { site.pass(&onward, millis(10)).await; continue }
             };
             let Some(frame) = frame else { break };
-            if let StreamContent::AttemptFailed(said) = &frame.content {
-                failed = Some(said.clone());
+            if let StreamContent::AttemptFailed(attempt) = &frame.content {
+                failed = Some(attempt.clone());
             }
             screen.show(&frame);
         }
-        assert_eq!(screen.said, ["half an answer"], "{:?}", screen.seen);
-        let failed = failed.expect("the failure is told");
+        assert_eq!(screen.finished, ["half an answer"], "{:?}", screen.seen);
+        let failed = failed.expect("the failure is reported");
         assert_eq!((failed.attempt, failed.attempts_max, failed.next_delay_ms), (1, 3, Some(1)));
         assert_eq!((failed.failure.code.as_str(), failed.failure.message.as_str()), ("line_dead", "the line is dead"));
         let reset = screen.seen.iter().position(|seen| *seen == "attempt_reset").expect("it is taken back");
         assert!(screen.seen[reset..].contains(&"spoken"));
     }
 
-    async fn pauses_and_questions_are_told_and_what_code_leaves_is_taken_back(site) {
+    async fn pauses_and_questions_are_streamed_and_what_code_abandons_is_reset(site) {
         let is_other = Arc::new(AtomicU32::new(0));
         let engine = async || {
             let builder = site.builder().await.agent("fickle", fickle).task("model", model).dep(is_other.clone());
@@ -268,7 +268,7 @@ everywhere! {
     async fn ten_thousand_words_cost_few_messages(site) {
         let model = move |ctx: TaskCtx, _: u32| async move {
             for n in 0..10_000 {
-                say(&ctx, &format!("{n} "));
+                emit_text(&ctx, &format!("{n} "));
                 if n % 100 == 0 {
                     tokio::time::sleep(millis(2)).await;
                 }
@@ -279,13 +279,13 @@ everywhere! {
         let (mut screen, mut stream) = (Screen::default(), run.stream(None));
         screen.watch(&mut stream).await;
         let whole: String = (0..10_000).map(|n| format!("{n} ")).collect();
-        assert_eq!(screen.said.concat().len(), whole.len());
-        assert!(screen.said.concat() == whole, "in order, once");
+        assert_eq!(screen.finished.concat().len(), whole.len());
+        assert!(screen.finished.concat() == whole, "in order, once");
         let messages = screen.seen.iter().filter(|seen| **seen == "spoken").count();
         assert!(messages < 200, "10,000 words came in {messages} frames");
     }
 
-    async fn a_run_that_is_closed_says_so_and_one_that_is_not_there_is_not_read(site) {
+    async fn a_closed_run_ends_its_stream_and_a_missing_one_is_not_read(site) {
         let (onward, run) = started(site.builder().await.task("model", model), 1).await;
         run.result().await.unwrap();
         let (mut screen, mut stream) = (Screen::default(), run.stream(Some("0000-7".to_owned())));

@@ -12,14 +12,14 @@ use crate::site::{count, eventually, everywhere, paused, until_logged, until_sta
 /// Adds up signals, returns the sum to queries, and accepts updates of it.
 async fn adder(ctx: Ctx, first: u32) -> Result<u32> {
     let sum = Arc::new(Mutex::new(first));
-    let (asked, told) = (sum.clone(), sum.clone());
-    ctx.query("sum", move |(): ()| Ok(*asked.lock().unwrap()));
+    let (queried, updated) = (sum.clone(), sum.clone());
+    ctx.query("sum", move |(): ()| Ok(*queried.lock().unwrap()));
     ctx.query("refuse", |(): ()| -> Result<u32> { Err(Failure::fatal("not today")) });
     ctx.update("set", move |value: u32| {
         if value > 1_000 {
             return Err(Failure::fatal("too much").with_code("too_much"));
         }
-        Ok(std::mem::replace(&mut *told.lock().unwrap(), value))
+        Ok(std::mem::replace(&mut *updated.lock().unwrap(), value))
     });
     loop {
         let n: u32 = ctx.signal("add").recv().await?;
@@ -138,7 +138,7 @@ everywhere! {
         assert_eq!(run.query::<u32>("sum", &()).await.unwrap(), 7, "also after the end");
     }
 
-    async fn a_query_that_fails_or_does_not_exist_says_so(site) {
+    async fn a_query_that_fails_or_does_not_exist_is_an_error(site) {
         let onward = site.builder().await.workflow("adder", adder).start().await.unwrap();
         let run = onward.start::<u32, _>("adder", &5).await.unwrap();
         until_status(&run, Status::Waiting).await;
@@ -168,7 +168,7 @@ everywhere! {
         assert_eq!(run.update::<u32>("set", &1).await.unwrap_err().code(), "run_closed");
     }
 
-    async fn an_update_before_its_handler_waits_and_one_that_is_never_handled_is_told(site) {
+    async fn an_update_before_its_handler_waits_and_one_that_is_never_handled_fails(site) {
         async fn late(ctx: Ctx, handles: bool) -> Result<()> {
             ctx.signal("open").recv::<()>().await?;
             if handles {
@@ -179,8 +179,8 @@ everywhere! {
         let onward = site.builder().await.workflow("late", late).start().await.unwrap();
         for handles in [true, false] {
             let run = onward.start::<(), _>("late", &handles).await.unwrap();
-            let asking = run.clone();
-            let answer = tokio::spawn(async move { asking.update::<u32>("set", &1).await });
+            let handle = run.clone();
+            let answer = tokio::spawn(async move { handle.update::<u32>("set", &1).await });
             until_logged(&run, "update_received", 1).await;
             run.signal("open", &()).await.unwrap();
             if handles {
@@ -218,10 +218,10 @@ everywhere! {
         assert_eq!(run.view().await.unwrap().head.generation, 100);
     }
 
-    async fn what_is_emitted_is_heard_once_and_not_again_on_replay(site) {
+    async fn emitted_values_are_received_once_and_not_again_on_replay(site) {
         let onward = site.builder().await.workflow("adder", adder).cached_runs_max(0).start().await.unwrap();
         let run = onward.start::<u32, _>("adder", &0).await.unwrap();
-        let mut heard = run.emitted();
+        let mut emissions = run.emitted();
         for n in [1, 2, 3] {
             run.signal("add", &n).await.unwrap(); // each replays the run: nothing is cached
             until_logged(&run, "state_set", n).await;
@@ -229,7 +229,7 @@ everywhere! {
         run.signal("add", &0).await.unwrap();
         run.result().await.unwrap();
         let mut sums = Vec::new();
-        while let Ok(emitted) = heard.try_recv() {
+        while let Ok(emitted) = emissions.try_recv() {
             assert_eq!(emitted.name, "sum");
             sums.push(emitted.value.read::<u32>().unwrap());
         }

@@ -98,9 +98,9 @@ async fn tools_that_are_no_tasks_are_given_up_when_their_time_is_over() {
     let run: RunHandle<AgentOutcome> = onward.start("a", "go").id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "I see.");
     let entries = run.entries().await.unwrap().entries;
-    let told: Vec<_> = entries.iter().filter(|entry| entry.role.as_str() == "tool").collect();
-    assert_eq!(told.len(), 2);
-    assert!(told.iter().all(|entry| String::from_utf8_lossy(entry.content.data()).contains("timed_out")));
+    let results: Vec<_> = entries.iter().filter(|entry| entry.role.as_str() == "tool").collect();
+    assert_eq!(results.len(), 2);
+    assert!(results.iter().all(|entry| String::from_utf8_lossy(entry.content.data()).contains("timed_out")));
     crate::site::eventually("the child is canceled", async || {
         let runs = onward.list_runs(RunQuery::default()).await.unwrap().runs;
         runs.iter().any(|head| head.kind.as_str() == "waits" && head.status == Status::Canceled).then_some(())

@@ -13,10 +13,10 @@ async fn code(_: Ctx, (): ()) -> Result<()> {
 }
 
 #[track_caller]
-fn refused<T>(answer: Result<T, Error>, code: &str, says: &str, hint: &str) {
+fn refused<T>(answer: Result<T, Error>, code: &str, message: &str, hint: &str) {
     let Err(error) = answer else { panic!("it was taken; expected {code}") };
     assert_eq!(error.code(), code, "{error}");
-    assert!(error.to_string().contains(says), "{error}");
+    assert!(error.to_string().contains(message), "{error}");
     assert!(error.hint().is_some_and(|given| given.contains(hint)), "{error}: {:?}", error.hint());
 }
 
@@ -52,7 +52,7 @@ everywhere! {
         assert_eq!(count(&run, "step_completed").await, 0);
     }
 
-    async fn a_child_that_cannot_have_its_id_is_told_whose_it_is(site) {
+    async fn a_child_with_a_taken_id_fails_with_the_owner_of_the_id(site) {
         async fn parent(ctx: Ctx, (): ()) -> Result<Vec<String>> {
             let first: u32 = ctx.child("same", &1).id("kid").await?;
             let again = ctx.child::<u32>("same", &1).id("kid").await.expect_err("it is the first one's");
@@ -72,15 +72,15 @@ everywhere! {
         let onward = builder.start().await.unwrap();
         onward.start::<u32, _>("same", &1).id("stranger").await.unwrap().result().await.unwrap();
         onward.start::<u32, _>("uncle", &()).id("bob").await.unwrap().result().await.unwrap();
-        let said = onward.start::<Vec<String>, _>("parent", &()).await.unwrap().result().await.unwrap();
+        let failures = onward.start::<Vec<String>, _>("parent", &()).await.unwrap().result().await.unwrap();
         let expected = [
             "run kid exists already and is the child of another call of this run, at call id 0 of generation 0",
             "run stranger exists already and is not a child",
             "run cousin exists already and is a child of run bob",
             "run kid already exists with a different kind or input",
         ];
-        for (said, expected) in said.iter().zip(expected) {
-            assert!(said.starts_with(&format!("run_exists: {expected}")), "{said}");
+        for (failure, expected) in failures.iter().zip(expected) {
+            assert!(failure.starts_with(&format!("run_exists: {expected}")), "{failure}");
         }
     }
 

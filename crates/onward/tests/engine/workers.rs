@@ -196,7 +196,7 @@ async fn a_worker_that_was_silent_too_long_is_fenced_when_it_commits_late() {
 /// failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_whose_worker_died_is_given_to_another_one() {
-    async fn ask(ctx: Ctx, (): ()) -> Result<(String, u32)> {
+    async fn call_work(ctx: Ctx, (): ()) -> Result<(String, u32)> {
         ctx.task("work", &()).await
     }
     async fn work(ctx: TaskCtx, (): ()) -> Result<(String, u32)> {
@@ -208,7 +208,7 @@ async fn a_task_whose_worker_died_is_given_to_another_one() {
     let site = Site::memory();
     let (a, b) = (Process::new("a"), Process::new("b"));
     let first = site.builder().await.task("work", work).dep(a.clone()).lease(LEASE).start().await.unwrap();
-    let second = site.builder().await.workflow("ask", ask).lease(LEASE).start().await.unwrap();
+    let second = site.builder().await.workflow("ask", call_work).lease(LEASE).start().await.unwrap();
     let run = second.start::<(String, u32), _>("ask", &()).await.unwrap();
     eventually("A has the task", async || (a.ran(0) == 1).then_some(())).await;
     drop(first);

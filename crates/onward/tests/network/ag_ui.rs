@@ -29,12 +29,12 @@ struct FrontEnd {
 
 impl FrontEnd {
     /// Sends a text, and returns the events of the turn.
-    async fn say(&mut self, text: &str) -> Vec<Value> {
-        self.say_all(json!(text)).await
+    async fn send(&mut self, text: &str) -> Vec<Value> {
+        self.send_content(json!(text)).await
     }
 
     /// Sends a text or parts.
-    async fn say_all(&mut self, content: Value) -> Vec<Value> {
+    async fn send_content(&mut self, content: Value) -> Vec<Value> {
         let number = self.messages.len();
         self.messages.push(json!({ "id": format!("u{number}"), "role": "user", "content": content }));
         let body = json!({
@@ -123,11 +123,11 @@ async fn a_front_end_takes_turns_with_the_ready_made_loop() {
     let client = Onward::connect(site.url()).start().await.unwrap();
     let mut front_end = FrontEnd { site, messages: Vec::new() };
     model.next(ScriptedReply::text("Good morning."));
-    let events = front_end.say("hello").await;
+    let events = front_end.send("hello").await;
     assert_eq!(text(&events), "Good morning.");
     assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "success" }));
     model.next(ScriptedReply::call("weather", r#"{"city":"Ulm"}"#));
-    let events = front_end.say("and the weather?").await;
+    let events = front_end.send("and the weather?").await;
     for kind in ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"] {
         assert!(has(&events, kind), "{kind} in {events:?}");
     }
@@ -192,7 +192,7 @@ async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_threa
     model.next(ScriptedReply::call("bank", r#"{"task":"pay it"}"#));
     model.next(ScriptedReply::call("pay", arguments));
     let mut front_end = FrontEnd { site, messages: Vec::new() };
-    let events = front_end.say("pay the bill").await;
+    let events = front_end.send("pay the bill").await;
     let [interrupt] = &interrupts(&events)[..] else { panic!("no question: {:?}", events.last()) };
     let shown = format!(r#"{{"tool":"pay","arguments":{arguments}}}"#);
     assert_eq!(interrupt["metadata"]["show_text"], shown);
@@ -233,43 +233,43 @@ async fn a_turn_ends_with_the_question_of_an_agent_below_when_the_others_have_co
     let builder = Onward::connect(site.url()).agent("helper", boss).workflow("asks", asks).workflow("digs", dig);
     let worker = builder.start().await.unwrap();
     let mut front_end = FrontEnd { site, messages: Vec::new() };
-    let mut turn = std::pin::pin!(front_end.say("go"));
-    let asked = async {
+    let mut turn = std::pin::pin!(front_end.send("go"));
+    let requested = async {
         while worker.list_approvals().await.unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
     };
     tokio::select! {
         events = &mut turn => panic!("it ended before the question: {events:?}"),
-        () = asked => {}
+        () = requested => {}
     }
     // The other one works longer than it takes to check twice.
     assert!(tokio::time::timeout(Duration::from_millis(600), &mut turn).await.is_err(), "it ended while a run works");
     open.add_permits(1);
-    let asked = interrupts(&turn.await);
-    assert_eq!((asked.len(), &asked[0]["metadata"]["agent"]), (1, &json!("asks")), "{asked:?}");
+    let questions = interrupts(&turn.await);
+    assert_eq!((questions.len(), &questions[0]["metadata"]["agent"]), (1, &json!("asks")), "{questions:?}");
 }
 
 /// The reason for a stop is shown unless the model was done: a truncated answer must not look complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_that_was_stopped_says_why() {
+async fn a_turn_that_was_stopped_has_the_reason() {
     let (mut front_end, model, _worker) = helped().await;
     let (cut, whole) = (ScriptedReply { cut: true, ..ScriptedReply::text("I could say") }, ScriptedReply::text("That is all."));
     for (answer, result) in [(whole.clone(), Value::Null), (cut, json!({ "stop": "max_tokens" })), (whole, Value::Null)] {
         model.next(answer);
-        let last = front_end.say("tell me").await.pop().unwrap();
+        let last = front_end.send("tell me").await.pop().unwrap();
         assert_eq!((&last["outcome"], &last["result"]), (&json!({ "type": "success" }), &result));
     }
 }
 
 /// A thread whose run has failed can be continued, and a later request explains how.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_that_has_failed_says_how_it_goes_on() {
+async fn a_thread_that_has_failed_names_how_to_go_on() {
     let site = Site::memory().await;
     let fails = async |_: onward::agent::AgentCtx, _: Value| Err::<(), _>(Failure::fatal("it broke"));
     let _worker = Onward::connect(site.url()).agent("helper", fails).start().await.unwrap();
     let mut front_end = FrontEnd { site, messages: Vec::new() };
-    assert_eq!(front_end.say("hello").await.pop().unwrap()["message"], "it broke");
+    assert_eq!(front_end.send("hello").await.pop().unwrap()["message"], "it broke");
     let messages = [json!({ "id": "later", "role": "user", "content": "and now?" })];
     let body = json!({ "threadId": "t", "runId": "r", "messages": messages }).to_string();
     let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&body)).await.unwrap();
@@ -279,27 +279,27 @@ async fn a_thread_that_has_failed_says_how_it_goes_on() {
 
 /// A front end that reuses ids must get an error: its message would count as the earlier one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_refused() {
+async fn another_message_under_the_id_of_the_first_one_is_refused() {
     let (front_end, _model, _worker) = helped().await;
     let client = Onward::connect(front_end.site.url()).start().await.unwrap();
-    let say = |id: &str, text: &str| {
+    let body_with = |id: &str, text: &str| {
         let messages = [json!({ "id": id, "role": "user", "content": text })];
         json!({ "threadId": "t", "runId": "r", "messages": messages }).to_string()
     };
-    assert_eq!(text(&front_end.post(&say("u", "hello")).await), "You said: hello");
-    let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&say("u", "good bye"))).await.unwrap();
+    assert_eq!(text(&front_end.post(&body_with("u", "hello")).await), "You said: hello");
+    let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&body_with("u", "good bye"))).await.unwrap();
     assert!(
         refused.starts_with("HTTP/1.0 409") && refused.contains("id_taken") && refused.contains("the message `u`"),
         "{refused}"
     );
-    front_end.post(&say("u", "hello")).await;
-    assert!(has(&front_end.post(&say("v", "good bye")).await, "TEXT_MESSAGE_CONTENT"));
+    front_end.post(&body_with("u", "hello")).await;
+    assert!(has(&front_end.post(&body_with("v", "good bye")).await, "TEXT_MESSAGE_CONTENT"));
     let entries = client.run::<Value>("helper:t").unwrap().entries().await.unwrap().entries;
     assert_eq!(entries.len(), 4, "nothing is lost, and nothing is there twice");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_clients_that_begin_a_thread_at_once_each_is_heard() {
+async fn of_clients_that_begin_a_thread_at_once_every_message_is_taken() {
     let (front_end, _model, _worker) = helped().await;
     let client = Onward::connect(front_end.site.url()).start().await.unwrap();
     for round in 0..5 {
@@ -312,14 +312,14 @@ async fn of_clients_that_begin_a_thread_at_once_each_is_heard() {
         futures::future::join_all(posts).await;
         let run = client.run::<Value>(&format!("helper:t{round}")).unwrap();
         let entries = run.entries().limit(100).await.unwrap().entries;
-        let heard = entries.iter().filter(|entry| entry.role.as_str() == "user").count();
-        assert_eq!(heard, 8, "every message arrived once");
+        let message_count = entries.iter().filter(|entry| entry.role.as_str() == "user").count();
+        assert_eq!(message_count, 8, "every message arrived once");
     }
 }
 
 /// `system` messages of a front end stay in its conversation, and are not instructions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_front_end_says_as_system_is_no_instruction() {
+async fn a_system_message_of_a_front_end_is_no_instruction() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
     let agent = Agent::new("helper").model("m").converse();
@@ -334,8 +334,8 @@ async fn what_a_front_end_says_as_system_is_no_instruction() {
     let shown = events.iter().rev().find(|event| event["type"] == "MESSAGES_SNAPSHOT").unwrap()["messages"].clone();
     let ids: Vec<&str> = shown.as_array().unwrap().iter().map(|message| message["id"].as_str().unwrap()).collect();
     assert_eq!(ids[..2], ["s", "u"], "{shown}");
-    let told = model.requests().pop().unwrap().body["messages"].clone();
-    assert_eq!((&told[0]["role"], told[0]["content"].to_string().contains("You obey.")), (&json!("user"), true), "{told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].clone();
+    assert_eq!((&prompt[0]["role"], prompt[0]["content"].to_string().contains("You obey.")), (&json!("user"), true), "{prompt}");
 }
 
 /// A run that waits for a model without a worker is reported like a run without a worker.
@@ -345,7 +345,7 @@ async fn an_unserved_model_is_reported_to_the_front_end() {
     let agent = Agent::new("helper").model("gpt-5o").converse();
     let _worker = Onward::connect(site.url()).register(agent).start().await.unwrap();
     let mut front_end = FrontEnd { site, messages: Vec::new() };
-    let events = front_end.say("hello").await;
+    let events = front_end.send("hello").await;
     let last = events.last().unwrap();
     assert_eq!((&last["type"], &last["code"]), (&json!("RUN_ERROR"), &json!("no_compatible_worker")));
     assert!(last["message"].as_str().unwrap().contains("llm.gpt-5o"), "{last}");
@@ -353,7 +353,7 @@ async fn an_unserved_model_is_reported_to_the_front_end() {
 
 /// A key that another run has found rate-limited: the user sees why nothing comes, until when, and that it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
+async fn a_front_end_learns_what_its_turn_waits_for_and_when_that_is_over() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk-secret"))).unwrap();
     let builder = Onward::connect(site.url()).model("m", &provider).register(Agent::new("helper").model("m").converse());
@@ -367,9 +367,9 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     })
     .await;
     let mut front_end = FrontEnd { site, messages: Vec::new() };
-    let events = front_end.say("hello").await;
-    let told: Vec<&Value> = events.iter().filter(|event| event["name"] == "onward.blocked_on").collect();
-    let [begins, is_over] = &told[..] else { panic!("it is shown when it begins and when it is over: {events:?}") };
+    let events = front_end.send("hello").await;
+    let notices: Vec<&Value> = events.iter().filter(|event| event["name"] == "onward.blocked_on").collect();
+    let [begins, is_over] = &notices[..] else { panic!("it is shown when it begins and when it is over: {events:?}") };
     let blocker = &begins["value"]["blocked_on"][0];
     assert_eq!((&begins["type"], &blocker["why"], &blocker["kind"]), (&json!("CUSTOM"), &json!("rate_limited"), &json!("llm.m")));
     assert!(blocker["until"].is_string(), "{begins}");
@@ -380,7 +380,7 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
 /// A task that lost worker after worker is quarantined until an operator looks at it: the user of the agent sees that, also if it
 /// belongs to a run below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
+async fn a_front_end_learns_of_a_quarantine_here_and_below() {
     let site = Site::memory().await;
     let _supervisor = crate::poison::Supervisor::start(&site.url());
     let boss = async |ctx: onward::agent::AgentCtx, _: Value| {
@@ -395,10 +395,10 @@ async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
     let front_end = FrontEnd { site, messages: Vec::new() };
     let messages = [json!({ "id": "u", "role": "user", "content": "go" })];
     let body = json!({ "threadId": "t", "runId": "r", "messages": messages }).to_string();
-    let told = front_end.post_until(&body, |event| event.matches(r#""why":"quarantined""#).count() == 2);
-    let told = tokio::time::timeout(DEADLINE, told).await.expect("both are told");
+    let text = front_end.post_until(&body, |event| event.matches(r#""why":"quarantined""#).count() == 2);
+    let text = tokio::time::timeout(DEADLINE, text).await.expect("both are reported");
     let event: Value =
-        serde_json::from_str(told.lines().rfind(|line| line.starts_with("data: ")).unwrap().split_at(6).1).unwrap();
+        serde_json::from_str(text.lines().rfind(|line| line.starts_with("data: ")).unwrap().split_at(6).1).unwrap();
     let mut found: Vec<(&str, &str)> = event["value"]["blocked_on"]
         .as_array()
         .unwrap()
@@ -416,16 +416,16 @@ async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
 async fn what_a_tool_reports_from_outside_is_shown() {
     let (mut front_end, model, _worker) = helped().await;
     let client = Onward::connect(front_end.site.url()).start().await.unwrap();
-    front_end.say("hello").await;
+    front_end.send("hello").await;
     let run = client.run::<Value>("helper:t").unwrap();
     run.append("tool", "The parcel has left Bremen.").await.unwrap();
-    let events = front_end.say("and now?").await;
+    let events = front_end.send("and now?").await;
     let report = "A tool reports:\nThe parcel has left Bremen.";
     // The agent may read it, and even answer, before the stream of the turn begins: then it is in a snapshot, else it is
     // streamed.
     let first = |text: &str| events.iter().position(|event| event.to_string().contains(text)).expect(text);
-    let (told, answered) = (first("A tool reports:\\nThe parcel has left Bremen."), first("You said: and now?"));
-    assert!(told <= answered, "it is shown before the answer: {events:?}");
+    let (reported, answered) = (first("A tool reports:\\nThe parcel has left Bremen."), first("You said: and now?"));
+    assert!(reported <= answered, "it is shown before the answer: {events:?}");
     assert!(text(&events).matches("You said: and now?").count() <= 1, "the answer is shown once: {events:?}");
     let shown: Vec<(&str, &str)> = front_end
         .messages
@@ -435,8 +435,8 @@ async fn what_a_tool_reports_from_outside_is_shown() {
     let expected = [("user", "hello"), ("assistant", "You said: hello"), ("assistant", report), ("user", "and now?")];
     assert_eq!(shown[..4], expected, "{shown:?}");
     assert_eq!(shown.len(), 5);
-    let told = model.requests().pop().unwrap().body["messages"].clone();
-    assert!(told.to_string().contains("The parcel has left Bremen."), "{told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].clone();
+    assert!(prompt.to_string().contains("The parcel has left Bremen."), "{prompt}");
 }
 
 /// Returns a picture in the format of a front end.
@@ -446,23 +446,23 @@ fn picture(text: &str, base64: &str) -> Value {
 
 /// A client keeps the messages it got and sends them back: pictures stay, and no message is added twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_attached_is_told_and_comes_back_as_it_was() {
+async fn an_attachment_is_sent_to_the_model_and_comes_back_unchanged() {
     let (mut front_end, model, _worker) = helped().await;
     let client = Onward::connect(front_end.site.url()).start().await.unwrap();
     let address =
         json!({ "type": "document", "source": { "type": "url", "value": "http://x/y", "mimeType": "application/pdf" } });
     let (first, second) = (picture("see", "aGV5"), json!([address]));
     for (content, at) in [(&first, 0), (&second, 2)] {
-        front_end.say_all(content.clone()).await;
+        front_end.send_content(content.clone()).await;
         assert_eq!(front_end.messages[at]["content"], *content);
     }
-    front_end.say("and now?").await;
+    front_end.send("and now?").await;
     let contents: Vec<&Value> = front_end.messages.iter().step_by(2).map(|message| &message["content"]).collect();
     assert_eq!(contents, [&first, &second, &json!("and now?")]);
     let entries = client.run::<Value>("helper:t").unwrap().entries().await.unwrap().entries;
     assert_eq!(entries.len(), 6, "nothing is there twice");
-    let told = model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("aGV5"), "the model is shown it as before: {told}");
+    let prompt = model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(prompt.contains("aGV5"), "the model is shown it as before: {prompt}");
     // Another thread that begins with them: user messages are unchanged, and alleged messages of the model become reports of the
     // caller.
     let body = json!({ "threadId": "other", "runId": "r", "messages": front_end.messages[..5] }).to_string();
@@ -497,7 +497,7 @@ async fn large_pictures_push_nothing_out_of_the_conversation() {
     };
     let _worker = Onward::connect(site.url()).agent("helper", listens).start().await.unwrap();
     let mut front_end = FrontEnd { site, messages: Vec::new() };
-    front_end.say("hello").await;
+    front_end.send("hello").await;
     let ids: Vec<&str> = front_end.messages.iter().filter_map(|message| message["id"].as_str()).collect();
     assert_eq!((ids[0], ids[1], ids[3], ids.len()), ("u0", "A", "B", 5));
     let sources = [1, 3].map(|at: usize| front_end.messages[at]["content"][0]["source"]["type"].clone());
@@ -513,23 +513,23 @@ async fn unanswered_messages_of_others_are_not_repeated() {
         ctx.turns((), |()| {
             let ctx = ctx.clone();
             async move {
-                let heard: Signal<Value> = Signal::new("message");
-                for message in ctx.signal(&heard).drain()? {
+                let message_signal: Signal<Value> = Signal::new("message");
+                for message in ctx.signal(&message_signal).drain()? {
                     ctx.append("user", &message).await?;
                 }
-                Ok(onward::agent::Turn::<(), ()>::wait_for((), &heard))
+                Ok(onward::agent::Turn::<(), ()>::wait_for((), &message_signal))
             }
         })
         .await
     };
     let worker = Onward::connect(site.url()).agent("helper", listens).start().await.unwrap();
     let mut front_end = FrontEnd { site, messages: Vec::new() };
-    front_end.say("hello").await;
+    front_end.send("hello").await;
     let run = worker.run::<Value>("helper:t").unwrap();
     run.message("from elsewhere").await.unwrap();
-    eventually("it is heard", async || (run.entries().await.unwrap().entries.len() == 2).then_some(())).await;
-    front_end.say("and here").await;
-    front_end.say("and again").await;
-    let said: Vec<Value> = run.entries().await.unwrap().entries.iter().map(|entry| entry.content.read().unwrap()).collect();
-    assert_eq!(said.len(), 4, "{said:?}");
+    eventually("it is received", async || (run.entries().await.unwrap().entries.len() == 2).then_some(())).await;
+    front_end.send("and here").await;
+    front_end.send("and again").await;
+    let contents: Vec<Value> = run.entries().await.unwrap().entries.iter().map(|entry| entry.content.read().unwrap()).collect();
+    assert_eq!(contents.len(), 4, "{contents:?}");
 }

@@ -11,8 +11,8 @@ use onward_testkit::{Cluster, Database};
 
 use crate::proxy::Random;
 use crate::site::{LEASE, Site, eventually, key};
-use crate::story::{Ran, check, tell, worker};
 use crate::with_seeds;
+use crate::workload::{Ran, check, perform, worker};
 
 const RUNS: u64 = 8;
 
@@ -22,14 +22,14 @@ fn database() -> Database<'static> {
 
 /// Answers queries, and emits the signals it receives until an empty one.
 async fn chatty(ctx: Ctx, (): ()) -> Result<u32> {
-    let mut heard = 0;
+    let mut sum = 0;
     ctx.query("state", |(): ()| Ok::<_, Failure>("listening"));
     loop {
-        match ctx.signal("say").recv::<u32>().await? {
-            0 => return Ok(heard),
-            more => heard += more,
+        match ctx.signal("add").recv::<u32>().await? {
+            0 => return Ok(sum),
+            more => sum += more,
         }
-        ctx.emit("heard", &heard)?;
+        ctx.emit("received", &sum)?;
     }
 }
 
@@ -41,20 +41,20 @@ async fn a_run_is_served_by_a_server_that_its_worker_is_not_connected_to() {
     let client = Onward::connect(here.url()).start().await.unwrap();
     let run: RunHandle<u32> = client.start("chatty", &()).id("r").await.unwrap();
     // A query for code that only a worker of the other server has.
-    let asked: String = eventually("the code answers", async || run.query("state", &()).await.ok()).await;
-    assert_eq!(asked, "listening");
+    let answer: String = eventually("the code answers", async || run.query("state", &()).await.ok()).await;
+    assert_eq!(answer, "listening");
     // Inputs and emitted values, through the database.
     let mut emitted = here.runtime().listen(&key("r"));
-    let mut said = 0;
-    let heard = eventually("it is heard here", async || {
-        said += 1;
-        run.signal("say", &1u32).await.unwrap();
+    let mut sent = 0;
+    let value = eventually("it is received here", async || {
+        sent += 1;
+        run.signal("add", &1u32).await.unwrap();
         tokio::time::timeout(Duration::from_millis(200), emitted.recv()).await.ok()
     })
     .await;
-    assert_eq!(heard.unwrap().name, "heard");
-    run.signal("say", &0u32).await.unwrap();
-    assert_eq!(run.result().await.unwrap(), said);
+    assert_eq!(value.unwrap().name, "received");
+    run.signal("add", &0u32).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), sent);
     let servers = eventually("both are known", async || {
         let servers = here.runtime().store().list_servers().await.ok()?;
         (servers.len() == 2).then_some(servers)
@@ -72,9 +72,9 @@ async fn servers_that_die_in_turn_lose_nothing() {
         let urls = [sites[0].url(), sites[1].url()];
         let _workers = [worker(&urls[0], &ran).start().await.unwrap(), worker(&urls[1], &ran).start().await.unwrap()];
         let clients = [Onward::connect(&urls[0]).start().await.unwrap(), Onward::connect(&urls[1]).start().await.unwrap()];
-        let telling = async {
+        let driving = async {
             for n in 0..RUNS {
-                tell(&clients[n as usize % 2], n).await;
+                perform(&clients[n as usize % 2], n).await;
             }
         };
         let killing = async {
@@ -86,7 +86,7 @@ async fn servers_that_die_in_turn_lose_nothing() {
                 site.revive().await;
             }
         };
-        tokio::join!(telling, killing);
+        tokio::join!(driving, killing);
         for n in 0..RUNS {
             check(&sites[n as usize % 2], &clients[(n as usize + 1) % 2], &ran, n).await;
         }

@@ -9,8 +9,8 @@ use onward::prelude::*;
 
 use crate::proxy::{Faults, Proxy, Random};
 use crate::site::{LEASE, Site, eventually};
-use crate::story::{Ran, check, tell, worker};
 use crate::with_seeds;
+use crate::workload::{Ran, check, perform, worker};
 
 const RUNS: u64 = 16;
 
@@ -30,9 +30,9 @@ async fn everything_finishes_and_nothing_is_lost_or_doubled_while_connections_ar
         let workers =
             [worker(&proxies[0].url, &ran).start().await.unwrap(), worker(&proxies[1].url, &ran).start().await.unwrap()];
         let client = Onward::connect(&proxies[2].url).start().await.unwrap();
-        let telling = async {
+        let driving = async {
             for n in 0..RUNS {
-                tell(&client, n).await;
+                perform(&client, n).await;
             }
         };
         let storm = async {
@@ -53,7 +53,7 @@ async fn everything_finishes_and_nothing_is_lost_or_doubled_while_connections_ar
             }
             proxies.iter().for_each(Proxy::heal);
         };
-        tokio::join!(telling, storm);
+        tokio::join!(driving, storm);
         for n in 0..RUNS {
             check(&site, &client, &ran, n).await;
         }
@@ -126,7 +126,7 @@ async fn a_commit_whose_answer_was_lost_is_recognized_by_its_id() {
 
 /// The first commit of a run is its last, and the response is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_did_not_hear_of_its_last_commit_lets_the_run_go() {
+async fn a_worker_without_a_reply_to_its_last_commit_lets_the_run_go() {
     /// Blocks its thread until it may return: a wait that is not recorded.
     async fn at_once(ctx: Ctx, (): ()) -> Result<u32> {
         let may_return = ctx.dep::<Arc<AtomicBool>>();

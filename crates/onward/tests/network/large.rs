@@ -73,15 +73,15 @@ fn load(name: &str) -> String {
 async fn heavy(ctx: Ctx, input: String) -> Result<String> {
     let made: String = ctx.step("make", async || Ok::<_, Failure>(load("made "))).await?;
     let back: String = ctx.task("back", &input).await?;
-    let told: String = ctx.signal("tell").recv().await?;
-    let born: String = ctx.child("born", &told).await?;
-    let are_whole = [("made ", made), ("input ", back), ("told ", told), ("born ", born)].map(|(name, got)| got == load(name));
+    let sent: String = ctx.signal("text").recv().await?;
+    let born: String = ctx.child("born", &sent).await?;
+    let are_whole = [("made ", made), ("input ", back), ("sent ", sent), ("born ", born)].map(|(name, got)| got == load(name));
     if are_whole == [true; 4] { Ok(load("done ")) } else { Err(Failure::fatal(format!("{are_whole:?}"))) }
 }
 
-async fn born(ctx: Ctx, told: String) -> Result<String> {
+async fn born(ctx: Ctx, sent: String) -> Result<String> {
     let word: String = ctx.signal("word").recv().await?;
-    if told == load("told ") && word == load("word ") { Ok(load("born ")) } else { Err(Failure::fatal("something is missing")) }
+    if sent == load("sent ") && word == load("word ") { Ok(load("born ")) } else { Err(Failure::fatal("something is missing")) }
 }
 
 async fn porter(url: &str) -> Onward {
@@ -90,7 +90,7 @@ async fn porter(url: &str) -> Onward {
 }
 
 /// Sends one HTTP request; the response must be a success.
-async fn ask(site: &Site, method: &str, path: &str, body: &Value) -> Value {
+async fn request(site: &Site, method: &str, path: &str, body: &Value) -> Value {
     let (address, body) = (site.address, if body.is_null() { String::new() } else { body.to_string() });
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(
@@ -111,11 +111,11 @@ async fn ask(site: &Site, method: &str, path: &str, body: &Value) -> Value {
 async fn payloads_of_five_megabytes_pass_every_door_and_are_replayed() {
     let site = Site::directory().await;
     let worker = porter(&site.url()).await;
-    ask(&site, "POST", "/v1/runs", &json!({ "kind": "heavy", "id": "h", "input": load("input ") })).await;
+    request(&site, "POST", "/v1/runs", &json!({ "kind": "heavy", "id": "h", "input": load("input ") })).await;
     site.until_logged("h", "signal_awaited", 1).await;
     worker.shutdown().await;
     let worker = porter(&site.url()).await;
-    worker.run::<String>("h").unwrap().signal("tell", &load("told ")).await.unwrap();
+    worker.run::<String>("h").unwrap().signal("text", &load("sent ")).await.unwrap();
     site.until_logged("h", "child_started", 1).await;
     let child = site.log("h").await.into_iter().flat_map(|record| record.events).find_map(|event| match event {
         onward::Event::ChildStarted(event) => Some(event.child),
@@ -126,12 +126,12 @@ async fn payloads_of_five_megabytes_pass_every_door_and_are_replayed() {
     site.until_logged(&child, "signal_awaited", 1).await;
     worker.shutdown().await;
     let path = format!("/v1/runs/{}/signals", child.replace('/', "%2F"));
-    ask(&site, "POST", &path, &json!({ "name": "word", "payload": load("word ") })).await;
+    request(&site, "POST", &path, &json!({ "name": "word", "payload": load("word ") })).await;
     let worker = porter(&site.url()).await;
     let run = worker.run::<String>("h").unwrap();
     let result = tokio::time::timeout(DEADLINE, run.result()).await.expect("it ends").unwrap();
     assert!(result == load("done "));
-    let told = ask(&site, "GET", "/v1/runs/h/result", &Value::Null).await;
-    assert!(told.to_string().contains(&result), "the other API returns the same");
+    let response = request(&site, "GET", "/v1/runs/h/result", &Value::Null).await;
+    assert!(response.to_string().contains(&result), "the other API returns the same");
     worker.shutdown().await;
 }

@@ -13,7 +13,7 @@ use crate::site::{DEADLINE, LEASE, Site, eventually};
 /// How long a shutdown waits for an attempt that does not end.
 const SHORT: Duration = Duration::from_millis(100);
 
-async fn ask(ctx: Ctx, (): ()) -> Result<u32> {
+async fn call_count(ctx: Ctx, (): ()) -> Result<u32> {
     ctx.task("count", &()).await
 }
 
@@ -31,7 +31,7 @@ async fn a_leaving_worker_uses_no_attempt_and_causes_no_delay() {
     let (url, began) = (format!("http://{}", site.address), Arc::new(AtomicU32::new(0)));
     let first = Onward::connect(&url).task("count", count).dep(began.clone()).shutdown_timeout(SHORT);
     let first = first.start().await.unwrap();
-    let second = Onward::connect(&url).workflow("ask", ask).start().await.unwrap();
+    let second = Onward::connect(&url).workflow("ask", call_count).start().await.unwrap();
     let run = second.start::<u32, _>("ask", &()).await.unwrap();
     eventually("the task has begun", async || (began.load(Ordering::SeqCst) == 1).then_some(())).await;
     first.shutdown().await;
@@ -42,14 +42,14 @@ async fn a_leaving_worker_uses_no_attempt_and_causes_no_delay() {
 /// K6: it has begun, and its shutdown did not wait long enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_must_not_be_done_twice_outlives_no_shutdown() {
-    async fn ask_once(ctx: Ctx, (): ()) -> Result<u32> {
+    async fn call_count_once(ctx: Ctx, (): ()) -> Result<u32> {
         ctx.task("count", &()).at_most_once().retry(5).await
     }
     let site = Site::memory().await;
     let (url, began) = (format!("http://{}", site.address), Arc::new(AtomicU32::new(0)));
     let worker = || Onward::connect(&url).task("count", count).dep(began.clone()).shutdown_timeout(SHORT);
     let first = worker().start().await.unwrap();
-    let second = Onward::connect(&url).workflow("ask", ask_once).start().await.unwrap();
+    let second = Onward::connect(&url).workflow("ask", call_count_once).start().await.unwrap();
     let run = second.start::<u32, _>("ask", &()).await.unwrap();
     eventually("the task has begun", async || (began.load(Ordering::SeqCst) == 1).then_some(())).await;
     let _third = worker().start().await.unwrap();

@@ -41,9 +41,9 @@ async fn all_wait(here: &str, there: &str, other: &str) {
         runs.push(second.start::<AgentOutcome, _>(other, "hello").id(format!("r{number}")).await.unwrap());
     }
     // This server has no worker with the model; those of the other server report which key it uses.
-    let told = first.run::<AgentOutcome>("r0").unwrap();
+    let run = first.run::<AgentOutcome>("r0").unwrap();
     eventually("the reason is known", async || {
-        let found = told.blocked_on().await.unwrap().pop();
+        let found = run.blocked_on().await.unwrap().pop();
         found.filter(|blocker| blocker.why == BlockReason::RateLimited)
     })
     .await;

@@ -16,8 +16,8 @@ mod proxy;
 mod restarts;
 mod resuming;
 mod site;
-mod story;
 mod streams;
+mod workload;
 mod zombie;
 
 /// Runs `case` with each seed, or with that of `ONWARD_SEED`.

@@ -17,9 +17,9 @@ struct Process {
     stopped: AtomicBool,
 }
 
-struct TellStopped(Arc<Process>);
+struct SetStoppedOnDrop(Arc<Process>);
 
-impl Drop for TellStopped {
+impl Drop for SetStoppedOnDrop {
     fn drop(&mut self) {
         self.0.stopped.store(true, Ordering::SeqCst);
     }
@@ -36,9 +36,9 @@ async fn held_up(ctx: Ctx, (): ()) -> Result<String> {
     let process = ctx.dep::<Arc<Process>>();
     ctx.step("long", async || {
         process.began.fetch_add(1, Ordering::SeqCst);
-        let tell = TellStopped(Arc::clone(&process));
+        let guard = SetStoppedOnDrop(Arc::clone(&process));
         process.may_return.subscribe().wait_for(|may| *may).await.unwrap();
-        drop(tell);
+        drop(guard);
         Ok::<_, Failure>(process.name.to_owned())
     })
     .await
@@ -73,7 +73,7 @@ async fn another_worker_finishes(faults: Faults) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_is_not_heard_stops_before_another_has_its_run() {
+async fn a_worker_whose_frames_are_held_up_stops_before_another_has_its_run() {
     another_worker_finishes(Faults { hold_up: true, ..Faults::default() }).await;
 }
 
@@ -83,7 +83,7 @@ async fn a_worker_that_is_cut_off_both_ways_stops_before_another_has_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_hears_nothing_stops_before_another_has_its_run() {
+async fn a_worker_that_receives_nothing_stops_before_another_has_its_run() {
     another_worker_finishes(Faults { hold_down: true, refuse: true, ..Faults::default() }).await;
 }
 
@@ -93,7 +93,7 @@ async fn stuck(ctx: TaskCtx, (): ()) -> Result<u32> {
     if process.began.fetch_add(1, Ordering::SeqCst) > 0 {
         return Ok(ctx.attempt());
     }
-    let _tell = TellStopped(Arc::clone(&process));
+    let _guard = SetStoppedOnDrop(Arc::clone(&process));
     std::future::pending().await
 }
 

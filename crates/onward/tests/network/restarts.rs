@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use crate::proxy::Random;
 use crate::site::{LEASE, Site, eventually};
-use crate::story::{Ran, check, tell, worker};
 use crate::with_seeds;
+use crate::workload::{Ran, check, perform, worker};
 
 const RUNS: u64 = 10;
 
@@ -21,9 +21,9 @@ async fn workers_come_back_to_a_server_that_was_killed_and_nothing_is_lost() {
         let (url, ran, mut random) = (format!("http://{}", site.address), Ran::default(), Random::new(seed));
         let _workers = [worker(&url, &ran).start().await.unwrap(), worker(&url, &ran).start().await.unwrap()];
         let client = Onward::connect(&url).start().await.unwrap();
-        let telling = async {
+        let driving = async {
             for n in 0..RUNS {
-                tell(&client, n).await;
+                perform(&client, n).await;
             }
         };
         let killing = async {
@@ -34,7 +34,7 @@ async fn workers_come_back_to_a_server_that_was_killed_and_nothing_is_lost() {
                 site.revive().await;
             }
         };
-        tokio::join!(telling, killing);
+        tokio::join!(driving, killing);
         for n in 0..RUNS {
             check(&site, &client, &ran, n).await;
         }

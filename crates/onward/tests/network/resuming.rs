@@ -43,7 +43,7 @@ fn text(entry: &onward::Entry) -> String {
 }
 
 /// Returns the entries, once the agent waits after so many of them.
-async fn said(site: &Site, client: &Onward, id: &str, words: usize) -> Vec<String> {
+async fn until_entries(site: &Site, client: &Onward, id: &str, words: usize) -> Vec<String> {
     let run: RunHandle<AgentOutcome> = client.run(id).unwrap();
     eventually(&format!("{id} has {words} entries"), async || {
         site.head(id).await.filter(|head| head.status == Status::Waiting)?;
@@ -69,7 +69,7 @@ async fn of_two_workers_that_resume_a_waiting_agent_one_does_and_it_answers_once
     let first = host(&sites[0]).await;
     for id in &ids {
         client.start::<AgentOutcome, _>("helper", "hello").id(id).await.unwrap();
-        said(&sites[0], &client, id, 2).await;
+        until_entries(&sites[0], &client, id, 2).await;
     }
     first.shutdown().await;
     eventually("no worker is left", async || sites[0].runtime().list_workers(&Namespace::default()).is_empty().then_some(()))
@@ -93,7 +93,7 @@ async fn of_two_workers_that_resume_a_waiting_agent_one_does_and_it_answers_once
     }
     for id in &ids {
         let expected = ["user: hello", "assistant: You said: hello", "user: and now?", "assistant: You said: and now?"];
-        assert_eq!(said(&sites[1], &client, id, 4).await, expected);
+        assert_eq!(until_entries(&sites[1], &client, id, 4).await, expected);
     }
     assert_eq!(model.request_count(), 2 * AGENTS, "one call of the model for each turn");
 }

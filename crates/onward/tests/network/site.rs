@@ -166,10 +166,10 @@ pub fn key(run: &str) -> RunKey {
 }
 
 /// Repeats until there is a result.
-pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {
-        if let Some(answer) = ask().await {
+        if let Some(answer) = poll().await {
             return answer;
         }
         assert!(tokio::time::Instant::now() < deadline, "this did not happen: {what}");
@@ -178,9 +178,9 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
 }
 
 /// Repeats until the network delivers a response. For idempotent requests only.
-pub async fn insist<T, E: std::fmt::Debug>(mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
+pub async fn insist<T, E: std::fmt::Debug>(mut call: impl AsyncFnMut() -> Result<T, E>) -> T {
     loop {
-        match tokio::time::timeout(LEASE, ask()).await {
+        match tokio::time::timeout(LEASE, call()).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(_)) | Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
         }

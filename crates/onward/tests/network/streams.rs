@@ -14,7 +14,7 @@ use crate::site::{DEADLINE, Site};
 
 const WORDS: u32 = 60;
 
-async fn ask(ctx: Ctx, (): ()) -> Result<u32> {
+async fn call_answer(ctx: Ctx, (): ()) -> Result<u32> {
     ctx.task("answer", &()).retry(RetryPolicy::attempts(3)).await
 }
 
@@ -35,14 +35,14 @@ fn answer(gate: watch::Receiver<u32>) -> impl Fn(TaskCtx, ()) -> std::pin::Pin<B
 }
 
 /// Returns what a screen shows when the run is closed; counts the words on it meanwhile.
-async fn shown(run: Arc<RunHandle<u32>>, heard: watch::Sender<u32>) -> (String, Vec<&'static str>) {
+async fn shown(run: Arc<RunHandle<u32>>, received: watch::Sender<u32>) -> (String, Vec<&'static str>) {
     let (mut text, mut seen, mut stream) = (String::new(), Vec::new(), run.stream(None));
     while let Some(StreamFrame { content, .. }) = stream.next().await.unwrap() {
         match content {
             StreamContent::TaskFrame(task_frame) => {
                 text.push_str(task_frame.frame.read::<Value>().unwrap()["text"].as_str().unwrap());
                 seen.push("spoken");
-                heard.send_replace(u32::try_from(text.split_whitespace().count()).unwrap());
+                received.send_replace(u32::try_from(text.split_whitespace().count()).unwrap());
             }
             StreamContent::AttemptReset(_) | StreamContent::StreamReset(_) => {
                 text.clear();
@@ -57,41 +57,41 @@ async fn shown(run: Arc<RunHandle<u32>>, heard: watch::Sender<u32>) -> (String, 
 }
 
 /// Waits until all readers have so many words.
-async fn hears(readers: &mut [watch::Receiver<u32>], words: u32) {
+async fn until_received(readers: &mut [watch::Receiver<u32>], words: u32) {
     for reader in readers {
-        tokio::time::timeout(DEADLINE, reader.wait_for(|heard| *heard >= words)).await.unwrap().unwrap();
+        tokio::time::timeout(DEADLINE, reader.wait_for(|received| *received >= words)).await.unwrap().unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_at_another_server_hears_the_answer_from_its_first_word() {
+async fn a_reader_at_another_server_gets_the_answer_from_its_first_word() {
     let database = Cluster::shared().database(None).unwrap();
     let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
     let third = Site::on(vec![database.url()]).await;
     let (gate, open) = watch::channel(0);
-    let worker = Onward::connect(there.url()).workflow("ask", ask).task("answer", answer(open));
+    let worker = Onward::connect(there.url()).workflow("ask", call_answer).task("answer", answer(open));
     let _worker = worker.start().await.unwrap();
     let client = Onward::connect(here.url()).start().await.unwrap();
     let run: Arc<RunHandle<u32>> = Arc::new(client.start("ask", &()).id("r").await.unwrap());
     // The first reader begins after half of the output; others begin later, elsewhere and at the worker's own server.
     gate.send_replace(WORDS / 2);
-    let (heard, first_hears) = watch::channel(0);
-    let first = tokio::spawn(shown(run.clone(), heard));
-    let mut hear = vec![first_hears];
-    hears(&mut hear, 1).await;
+    let (received, first_received) = watch::channel(0);
+    let first = tokio::spawn(shown(run.clone(), received));
+    let mut readers = vec![first_received];
+    until_received(&mut readers, 1).await;
     gate.send_replace(WORDS / 4 * 3);
     let mut others = Vec::new();
     for url in [there.url(), third.url()] {
         let client = Onward::connect(&url).start().await.unwrap();
         let run = Arc::new(client.run::<u32>("r").unwrap());
-        let (heard, other_hears) = watch::channel(0);
-        others.push((client, tokio::spawn(shown(run, heard))));
-        hear.push(other_hears);
+        let (received, other_received) = watch::channel(0);
+        others.push((client, tokio::spawn(shown(run, received))));
+        readers.push(other_received);
     }
-    hears(&mut hear, 1).await;
+    until_received(&mut readers, 1).await;
     gate.send_replace(WORDS);
     // The end is read from the log and may overtake words that another server forwards: those are dropped (SB3).
-    hears(&mut hear, WORDS).await;
+    until_received(&mut readers, WORDS).await;
     gate.send_replace(WORDS + 1);
     assert_eq!(run.result().await.unwrap(), WORDS);
     let whole: String = (0..WORDS).map(|n| format!("{n} ")).collect();

@@ -18,17 +18,17 @@ async fn slow(ctx: Ctx, (): ()) -> Result<String> {
     ctx.step("slow", async || {
         if name.as_str() == "zombie" {
             BEGAN.store(true, Ordering::SeqCst);
-            say("began");
+            print_word("began");
             let read = tokio::task::spawn_blocking(|| std::io::stdin().lock().lines().next());
             drop(read.await);
-            say("returns");
+            print_word("returns");
         }
         Ok::<_, Failure>(name.to_string())
     })
     .await
 }
 
-fn say(word: &str) {
+fn print_word(word: &str) {
     println!("zombie: {word}");
     std::io::stdout().flush().unwrap();
 }
@@ -39,7 +39,7 @@ async fn the_zombie_itself() {
     let Ok(url) = std::env::var("ONWARD_ZOMBIE") else { return };
     let worker = Onward::connect(url).workflow("slow", slow).dep("zombie".to_owned()).start().await.unwrap();
     eventually("it let its run go", async || (BEGAN.load(Ordering::SeqCst) && worker.hot_runs() == 0).then_some(())).await;
-    say("idle");
+    print_word("idle");
     std::future::pending().await
 }
 
@@ -72,12 +72,12 @@ async fn a_process_that_was_stopped_past_its_lease_commits_nothing_when_it_goes_
         .stderr(Stdio::null())
         .spawn();
     let mut zombie = Zombie(child.unwrap());
-    let (mut word, mut said) = (zombie.0.stdin.take().unwrap(), BufReader::new(zombie.0.stdout.take().unwrap()).lines());
-    let mut hear = move |what: &str| while !said.next().expect("the zombie talks").unwrap().contains(what) {};
+    let (mut word, mut lines) = (zombie.0.stdin.take().unwrap(), BufReader::new(zombie.0.stdout.take().unwrap()).lines());
+    let mut wait_for = move |what: &str| while !lines.next().expect("the zombie talks").unwrap().contains(what) {};
 
     let client = Onward::connect(&url).start().await.unwrap();
     let run = client.start::<String, _>("slow", &()).id("r").await.unwrap();
-    hear("began");
+    wait_for("began");
     zombie.signal("-STOP");
     let _other = Onward::connect(&url).workflow("slow", slow).dep("other".to_owned()).start().await.unwrap();
     assert_eq!(run.result().await.unwrap(), "other", "another one has it after the lease");
@@ -86,6 +86,6 @@ async fn a_process_that_was_stopped_past_its_lease_commits_nothing_when_it_goes_
     // Its step returns as soon as it wakes, before it can know what happened.
     word.write_all(b"\n").unwrap();
     zombie.signal("-CONT");
-    hear("idle");
+    wait_for("idle");
     assert_eq!(site.log("r").await, log, "the late commit was refused");
 }

@@ -53,13 +53,13 @@ fn a_log_that_was_hard_to_leave_does_not_end_over_unread_signals() {
 
 /// Waits for a signal or an hour, appends a message that depends on configuration, and runs a task.
 async fn patient(ctx: AgentCtx, _: ()) -> Result<String> {
-    let heard = onward::select! {
+    let received = onward::select! {
         word = ctx.signal("s").recv::<String>() => word?,
         slept = ctx.sleep(Duration::from_secs(3600)) => slept.map(|()| "nothing".to_owned())?,
     };
     ctx.append("system", if *ctx.dep::<bool>() { "be polite" } else { "be brief" }).await?;
     let _: String = ctx.task("look", &1).pure().await?;
-    Ok(heard)
+    Ok(received)
 }
 
 /// SG5: the timer was canceled because of the signal, which the code receives again where it diverges from the log.
@@ -83,7 +83,7 @@ fn a_timer_that_lost_in_what_the_code_has_left_does_not_win_as_canceled() {
 }
 
 /// Requests an approval in a conversation that has begun, and may run a task before.
-async fn asks(ctx: AgentCtx, _: ()) -> Result<bool> {
+async fn request_approval(ctx: AgentCtx, _: ()) -> Result<bool> {
     ctx.append("user", "hello").await?;
     ctx.turns((), async |()| {
         if *ctx.dep::<bool>() {
@@ -97,7 +97,7 @@ async fn asks(ctx: AgentCtx, _: ()) -> Result<bool> {
 /// SG1: the approval was the first call of the turn.
 #[test]
 fn a_question_that_the_code_comes_back_to_is_not_asked_twice() {
-    let mut world = World::new_agent(asks, &()).dep(false);
+    let mut world = World::new_agent(request_approval, &()).dep(false);
     for looks_first in [false, true, false] {
         world.crash();
         world = world.dep(looks_first);
@@ -107,9 +107,9 @@ fn a_question_that_the_code_comes_back_to_is_not_asked_twice() {
         Event::ApprovalRequested(question) => Some(question.call_id.clone()),
         _ => None,
     };
-    let asked: Vec<CallId> = world.log().events().filter_map(call_id).collect();
-    assert_eq!((asked.len(), world.open_waits()), (1, 1), "{:?}", world.event_names());
-    let (call_id, feedback, decided_by, decision_id) = (asked[0].clone(), None, None, "d".to_owned());
+    let requested: Vec<CallId> = world.log().events().filter_map(call_id).collect();
+    assert_eq!((requested.len(), world.open_waits()), (1, 1), "{:?}", world.event_names());
+    let (call_id, feedback, decided_by, decision_id) = (requested[0].clone(), None, None, "d".to_owned());
     world.input(ApprovalDecided { call_id, approved: true, feedback, decided_by, decision_id }).unwrap();
     world.run_until_idle().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "true"));
@@ -131,15 +131,15 @@ async fn two_turns(ctx: AgentCtx, name: String) -> Result<String> {
 async fn counts(ctx: AgentCtx, name: String) -> Result<String> {
     ctx.append("user", &name).await?;
     ctx.turns(0u32, async |turn| {
-        let said = ctx.messages().await?.len();
-        ctx.append("assistant", &said).await?;
+        let count = ctx.messages().await?.len();
+        ctx.append("assistant", &count).await?;
         if turn == 1 { Ok(Turn::Done("bye".to_owned())) } else { Ok(Turn::Next(turn + 1)) }
     })
     .await
 }
 
 #[test]
-fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_and_says_so_without() {
+fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_and_fails_without() {
     let mut world = World::new_agent(counts, "Ada");
     world.run_until_idle().unwrap();
     let past = world.past_logs();
@@ -151,7 +151,7 @@ fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_an
 }
 
 #[test]
-fn the_log_of_a_turn_replays_behind_its_prelude_and_says_so_without() {
+fn the_log_of_a_turn_replays_behind_its_prelude_and_fails_without() {
     let mut world = World::new_agent(two_turns, "Ada");
     world.run_until_idle().unwrap();
     assert_eq!(world.output(), "\"bye\"");

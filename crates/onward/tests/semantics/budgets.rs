@@ -172,7 +172,7 @@ fn a_fork_goes_the_way_of_its_original_up_to_where_it_begins() {
 
 /// BG4.
 #[test]
-fn a_budget_that_the_code_sets_stands_once_and_newer_code_may_say_another() {
+fn a_budget_that_the_code_sets_is_recorded_once_and_newer_code_may_set_another() {
     async fn sets(ctx: Ctx, _: ()) -> Result<Option<u64>> {
         ctx.set_budget(Budget::default().tokens(100));
         ctx.task::<u32>("ask", &1).await?;

@@ -95,7 +95,7 @@ fn a_run_that_succeeds_undoes_nothing() {
 }
 
 #[test]
-fn what_could_not_be_undone_is_told_in_the_failure() {
+fn what_could_not_be_undone_is_named_in_the_failure() {
     async fn stuck(ctx: Ctx, _: ()) -> Result<()> {
         ctx.on_failure("undo a", || async { Ok::<_, Failure>(()) });
         ctx.on_failure("undo b", || async { Err(Failure::fatal("gone")) });
@@ -175,12 +175,12 @@ fn a_second_request_interrupts_nothing() {
 fn code_that_watches_for_the_request_handles_it_by_itself() {
     async fn watching(ctx: Ctx, _: ()) -> Result<String> {
         let mut work = ctx.task::<String>("work", &());
-        let asked = select! {
+        let reason = select! {
             _ = &mut work => None,
             failure = ctx.canceled() => Some(failure.message),
         };
         let work = work.await?; // not interrupted: it may end in peace
-        Ok(format!("{work}, {}, {}", asked.unwrap_or_default(), ctx.is_canceled()))
+        Ok(format!("{work}, {}, {}", reason.unwrap_or_default(), ctx.is_canceled()))
     }
     let mut world = World::new(watching, &());
     world.run_until_idle().unwrap();

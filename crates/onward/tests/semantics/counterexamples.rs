@@ -404,7 +404,7 @@ fn steering_that_lands_while_a_task_runs_is_seen_before_the_next_task_on_every_r
 
 /// The step was called once more during replay, which must not make the run look busy when it comes to rest.
 #[test]
-fn a_run_that_looks_or_asks_after_a_restart_waits_when_it_comes_to_rest() {
+fn a_run_with_new_calls_after_a_restart_waits_when_it_comes_to_rest() {
     async fn flow(ctx: Ctx, _: ()) -> Result<bool> {
         ctx.step("charge", async || Ok::<_, Failure>(1)).await?;
         ctx.signal("payment").recv::<u32>().await?;

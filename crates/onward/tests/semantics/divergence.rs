@@ -52,7 +52,7 @@ fn unchanged_code_agrees_with_its_log() {
 
 /// Scenario 25.
 #[test]
-fn another_task_kind_is_reported_with_what_was_recorded_and_what_was_asked() {
+fn another_task_kind_is_reported_with_the_recorded_and_the_attempted_call() {
     let report = diverges(|ctx: Ctx, ()| async move {
         ctx.step("reserve", async || Ok::<_, Failure>(1)).await?;
         ctx.task("refund", &7).await
@@ -189,7 +189,7 @@ fn a_recorded_step_that_was_removed_is_reported() {
 }
 
 #[test]
-fn code_that_asks_for_more_than_was_recorded_is_reported_where_it_does() {
+fn code_that_makes_more_calls_than_recorded_is_reported_where_it_does() {
     let report = diverges(|ctx: Ctx, ()| async move {
         ctx.state().set("phase", "begun")?;
         recorded(ctx, ()).await

@@ -145,7 +145,7 @@ async fn step(ctx: &Ctx, build: &Build, id: String) -> Result<String> {
 }
 
 /// Renders a failure, with its origin where several could be confused.
-fn told(failure: Failure) -> String {
+fn describe(failure: Failure) -> String {
     if failure.code == "failed" { format!("failed {}", failure.message) } else { failure.code }
 }
 
@@ -156,7 +156,7 @@ async fn together(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String>
         Combinator::Race => race(tasks).await.map(|first| first.to_string()),
         Combinator::JoinAll => join_all(tasks).await.map(|both| format!("{both:?}")),
     };
-    Ok(format!("{combinator:?} {slept} {}", outcome.unwrap_or_else(told)))
+    Ok(format!("{combinator:?} {slept} {}", outcome.unwrap_or_else(describe)))
 }
 
 type Pair = std::pin::Pin<Box<dyn Future<Output = String> + Send>>;
@@ -169,7 +169,7 @@ fn pair(ctx: &Ctx, id: &str, combinator: Combinator) -> Pair {
             Combinator::Race => race(tasks).await.map(|first| first.to_string()),
             Combinator::JoinAll => join_all(tasks).await.map(|both| format!("{both:?}")),
         };
-        outcome.unwrap_or_else(told)
+        outcome.unwrap_or_else(describe)
     })
 }
 
@@ -256,7 +256,7 @@ fn line(ctx: Ctx, ops: Vec<Op>, build: Arc<Build>, updates: Updates, path: Strin
                 Op::KeptThenJoined(combinator) => seen.push(kept_then_joined(&ctx, &id, combinator).await?),
                 Op::RaceSignals => {
                     let first = race(NAMES.map(|name| ctx.signal(name).recv::<u64>())).await;
-                    seen.push(format!("race {}", first.map_or_else(told, |value| value.to_string())));
+                    seen.push(format!("race {}", first.map_or_else(describe, |value| value.to_string())));
                 }
                 Op::Both(left, right) => {
                     let (left, right) = join!(

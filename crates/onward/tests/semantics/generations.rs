@@ -265,7 +265,7 @@ fn a_run_that_comes_to_the_change_takes_the_newest_version_and_keeps_it() {
 }
 
 #[test]
-fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
+fn a_version_that_the_code_has_forgotten_pauses_the_run_and_is_named() {
     let (mut world, _) = evolving_world(0);
     world.run_until_idle().unwrap();
     // The old run counts as version 2 for code whose oldest version is 2, and then makes another call than the recorded step.
@@ -287,7 +287,7 @@ fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
 
 /// After a rollback of the code.
 #[test]
-fn a_version_that_the_code_does_not_know_yet_pauses_the_run_and_says_that_the_code_is_older() {
+fn a_version_that_the_code_does_not_know_yet_pauses_the_run_and_names_the_code_as_older() {
     let (mut world, _) = evolving_world(1);
     world.run_until_idle().unwrap();
     let older = |ctx: Ctx, ()| async move {

@@ -24,7 +24,7 @@ where
 }
 
 #[track_caller]
-pub fn says(message: &str, parts: &[&str]) {
+pub fn assert_contains(message: &str, parts: &[&str]) {
     for part in parts {
         assert!(message.contains(part), "{part:?} is missing in: {message}");
     }
@@ -36,7 +36,7 @@ fn a_tokio_sleep_names_ctx_sleep() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         Ok(())
     });
-    says(&message, &["tokio", "`ctx.sleep`", "`ctx.step`"]);
+    assert_contains(&message, &["tokio", "`ctx.sleep`", "`ctx.step`"]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_tokio_timeout_around_one_of_ours_names_ctx_timeout() {
         drop(tokio::time::timeout(Duration::from_secs(1), ctx.signal("s").recv::<()>()).await);
         Ok(())
     });
-    says(&message, &["tokio", "`ctx.timeout`"]);
+    assert_contains(&message, &["tokio", "`ctx.timeout`"]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_channel_names_signals_and_the_last_call_before_it() {
         receiver.recv().await;
         Ok(())
     });
-    says(
+    assert_contains(
         &message,
         &[
             "cannot be replayed",
@@ -75,7 +75,7 @@ fn a_oneshot_names_promises() {
         drop(receiver.await);
         Ok(())
     });
-    says(&message, &["oneshot", "at the start", "`ctx.promise(..)`"]);
+    assert_contains(&message, &["oneshot", "at the start", "`ctx.promise(..)`"]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn yielding_is_named_as_needless() {
         tokio::task::yield_now().await;
         Ok(())
     });
-    says(&message, &["leave it out"]);
+    assert_contains(&message, &["leave it out"]);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn spawning_names_steps() {
         drop(tokio::spawn(async {}).await);
         Ok(())
     });
-    says(&message, &["spawn", "`ctx.step`"]);
+    assert_contains(&message, &["spawn", "`ctx.step`"]);
 }
 
 #[test]
@@ -107,13 +107,13 @@ fn a_join_handle_from_elsewhere_names_steps_and_join() {
             Ok(())
         }
     });
-    says(&message, &["JoinHandle", "`ctx.step`", "`join!`"]);
+    assert_contains(&message, &["JoinHandle", "`ctx.step`", "`join!`"]);
 }
 
 #[test]
 fn a_future_that_nothing_can_answer_is_found_out() {
     let message = paused(|_, ()| std::future::pending());
-    says(&message, &["no input can answer", "await only what `ctx` returns", "`ctx.step`"]);
+    assert_contains(&message, &["no input can answer", "await only what `ctx` returns", "`ctx.step`"]);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn forty_calls_under_a_foreign_join_all_name_ours() {
         futures::future::join_all((0..40).map(|n| ctx.task::<()>("work", &n))).await;
         Ok(())
     });
-    says(&message, &["`onward::join_all`"]);
+    assert_contains(&message, &["`onward::join_all`"]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_foreign_select_over_ours_is_polled_like_ours_or_named() {
 }
 
 #[test]
-fn our_combinators_under_a_foreign_waker_say_where_they_belong() {
+fn our_combinators_under_a_foreign_waker_name_where_they_belong() {
     let message = paused(|ctx, ()| async move {
         let inner = join_all([ctx.task::<()>("work", &())]);
         futures::future::join_all((0..40).map(|_| futures::future::Either::Left(std::future::ready(()))).chain([
@@ -155,7 +155,7 @@ fn our_combinators_under_a_foreign_waker_say_where_they_belong() {
         .await;
         Ok(())
     });
-    says(&message, &["onward"]);
+    assert_contains(&message, &["onward"]);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn the_context_inside_a_step_names_where_to_use_it() {
         })
         .await
     });
-    says(&message, &["inside a step", "before or after the step"]);
+    assert_contains(&message, &["inside a step", "before or after the step"]);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_step_inside_a_step_is_named() {
         let inner = ctx.clone();
         ctx.step("outer", async || inner.step("inner", async || Ok::<_, Failure>(())).await).await
     });
-    says(&message, &["step was called inside a step"]);
+    assert_contains(&message, &["step was called inside a step"]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_missing_dependency_names_the_builder() {
         ctx.dep::<String>();
         Ok(())
     });
-    says(&message, &["no dependency of type `alloc::string::String`", "`.dep(..)`"]);
+    assert_contains(&message, &["no dependency of type `alloc::string::String`", "`.dep(..)`"]);
 }
 
 /// Both before the handler is registered and after: the first update waits for it.
@@ -270,7 +270,7 @@ fn spinning_until_a_signal_comes_names_recv_and_sleep() {
         while !ctx.signal("s").has() {}
         Ok(())
     });
-    says(&message, &["without awaiting anything", "`recv()`", "`sleep`"]);
+    assert_contains(&message, &["without awaiting anything", "`recv()`", "`sleep`"]);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn spinning_on_try_recv_is_named_too_even_where_panics_are_caught() {
             }
         }
     });
-    says(&message, &["without awaiting anything"]);
+    assert_contains(&message, &["without awaiting anything"]);
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn looking_into_the_mailbox_as_often_as_one_likes_is_fine_when_something_is_awai
 }
 
 #[test]
-fn options_that_come_too_late_say_when_they_must_come() {
+fn options_that_come_too_late_name_when_they_must_come() {
     let task = paused(|ctx, ()| async move {
         let task = ctx.task::<()>("work", &());
         ctx.step("between", async || Ok::<_, Failure>(())).await?;
@@ -324,32 +324,35 @@ fn options_that_come_too_late_say_when_they_must_come() {
         promise.within(secs(1)).await
     });
     for message in [task, child, promise] {
-        says(&message, &["before anything is awaited"]);
+        assert_contains(&message, &["before anything is awaited"]);
     }
 }
 
 #[test]
-fn names_that_are_none_are_told_with_their_limit() {
+fn invalid_names_are_reported_with_their_limit() {
     let long = "x".repeat(256);
     let too_long = long.clone();
-    says(
+    assert_contains(
         &paused(move |ctx, ()| {
             let name = too_long.clone();
             async move { ctx.step(&name, async || Ok::<_, Failure>(())).await }
         }),
         &["step: a name has at most 255 bytes, this one has 256"],
     );
-    says(&paused(|ctx, ()| async move { ctx.signal("").recv().await }), &["signal: a name must not be empty"]);
-    says(&paused(|ctx, ()| async move { ctx.task("a\nb", &()).await }), &["task: a name must not contain control characters"]);
-    says(&paused(|ctx, ()| async move { ctx.child("", &()).await }), &["child: a name must not be empty"]);
-    says(
+    assert_contains(&paused(|ctx, ()| async move { ctx.signal("").recv().await }), &["signal: a name must not be empty"]);
+    assert_contains(
+        &paused(|ctx, ()| async move { ctx.task("a\nb", &()).await }),
+        &["task: a name must not contain control characters"],
+    );
+    assert_contains(&paused(|ctx, ()| async move { ctx.child("", &()).await }), &["child: a name must not be empty"]);
+    assert_contains(
         &paused(move |ctx, ()| {
             let id = long.clone();
             async move { ctx.child("kind", &()).id(&id).await }
         }),
         &["child: a run id has at most 255 bytes"],
     );
-    says(
+    assert_contains(
         &paused(|ctx, ()| async move {
             ctx.state().set("", &1)?;
             Ok(())
@@ -359,16 +362,16 @@ fn names_that_are_none_are_told_with_their_limit() {
 }
 
 #[test]
-fn a_value_that_is_not_json_is_told() {
+fn a_value_that_is_not_json_is_reported() {
     let message = paused(|ctx, ()| async move {
         let map = std::collections::BTreeMap::from([((1, 2), 3)]);
         ctx.task("work", &map).await
     });
-    says(&message, &["task input", "cannot be written as JSON", "key must be a string"]);
+    assert_contains(&message, &["task input", "cannot be written as JSON", "key must be a string"]);
 }
 
 #[test]
-fn a_float_that_is_not_a_number_is_told_wherever_the_code_passes_it() {
+fn a_float_that_is_not_a_number_is_reported_wherever_the_code_passes_it() {
     let task = paused(|ctx, ()| async move { ctx.task("work", &f64::NAN).await });
     let child = paused(|ctx, ()| async move { ctx.child("work", &[f64::NAN]).await });
     let signal = paused(|ctx, ()| async move {
@@ -381,26 +384,26 @@ fn a_float_that_is_not_a_number_is_told_wherever_the_code_passes_it() {
     });
     let continued = paused(|ctx, ()| async move { ctx.continue_as_new(&f64::NAN).await });
     for message in [task, child, signal, state, continued] {
-        says(&message, &["not a number cannot be recorded"]);
+        assert_contains(&message, &["not a number cannot be recorded"]);
     }
 }
 
 #[test]
-fn versions_in_the_wrong_order_are_told() {
+fn versions_in_the_wrong_order_are_reported() {
     let message = paused(|ctx, ()| async move {
         ctx.version("change", 3, 2);
         Ok(())
     });
-    says(&message, &["version `change`: min 3 is above max 2"]);
+    assert_contains(&message, &["version `change`: min 3 is above max 2"]);
 }
 
 #[test]
-fn an_input_of_another_type_fails_the_run_and_says_so() {
+fn an_input_of_another_type_fails_the_run_with_the_reason() {
     let mut world = World::new(|_: Ctx, _: u32| async { Ok(()) }, &"seven");
     crash_and_pump(&mut world);
     let failure = world.outcome().unwrap().unwrap_err();
     assert_eq!(failure.code, "invalid_input");
-    says(&failure.message, &["the input does not fit the workflow", "expected u32"]);
+    assert_contains(&failure.message, &["the input does not fit the workflow", "expected u32"]);
 }
 
 /// Live, it would wait forever, or never win a `select!` again.

@@ -90,13 +90,13 @@ fn the_winner_of_a_select_survives_a_restart_and_the_losers_late_answer() {
 
 async fn within_a_second(ctx: Ctx, _: ()) -> Result<String> {
     let answer = ctx.timeout(ctx.task::<String>("ask", &()), secs(1)).await;
-    let said = match answer {
+    let outcome = match answer {
         Ok(answer) => answer,
         Err(failure) if failure.is_timed_out() => "too late".to_owned(),
         Err(failure) => return Err(failure),
     };
     ctx.signal("end").recv::<()>().await?;
-    Ok(said)
+    Ok(outcome)
 }
 
 /// Scenario 12.
@@ -250,7 +250,7 @@ fn join_all_over_a_canceled_task_fails_instead_of_hanging() {
 
 /// Scenario 17.
 #[test]
-fn canceling_tells_whether_it_was_in_time_and_whether_it_was_the_first() {
+fn canceling_returns_whether_it_was_in_time_and_whether_it_was_the_first() {
     async fn outcomes(ctx: Ctx, seen: Arc<Mutex<Vec<CancelOutcome>>>) -> Result<()> {
         let (done, open) = (ctx.task::<()>("work", &0), ctx.task::<()>("work", &1));
         ctx.signal("go").recv::<()>().await?;

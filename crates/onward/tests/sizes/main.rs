@@ -127,7 +127,7 @@ fn ten_thousand_entries_are_taken_up_in_fifty_megabytes_and_half_the_time_they_t
         drop(run);
         onward.shutdown().await;
     });
-    let saying = begun.elapsed();
+    let appending = begun.elapsed();
     runtime().block_on(async {
         let onward = Onward::embedded(directory.path()).agent("talker", talker).start().await.unwrap();
         let run = onward.run::<usize>("r").unwrap();
@@ -136,9 +136,9 @@ fn ten_thousand_entries_are_taken_up_in_fifty_megabytes_and_half_the_time_they_t
         run.message("and now?").await.unwrap();
         assert_eq!(run.result().await.unwrap(), 10_001);
         let (taken, time) = (peak().saturating_sub(before), begun.elapsed());
-        println!("{} kB and {time:?}; to say it took {saying:?}", taken / 1_000);
+        println!("{} kB and {time:?}; to say it took {appending:?}", taken / 1_000);
         assert!(mb(taken) < 50, "{} MB", mb(taken));
-        assert!(time < saying / 2, "{time:?} of {saying:?}");
+        assert!(time < appending / 2, "{time:?} of {appending:?}");
         onward.shutdown().await;
     });
 }

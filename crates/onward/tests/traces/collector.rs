@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 
 /// A received span.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct ReceivedSpan {
     pub service: String,
     /// The header `x-key` of its request.
     pub key: Option<String>,
@@ -27,10 +27,10 @@ pub struct Told {
 
 pub struct Collector {
     pub url: String,
-    told: Arc<Mutex<Vec<Told>>>,
+    spans: Arc<Mutex<Vec<ReceivedSpan>>>,
 }
 
-struct Service(Arc<Mutex<Vec<Told>>>);
+struct Service(Arc<Mutex<Vec<ReceivedSpan>>>);
 
 #[tonic::async_trait]
 impl TraceService for Service {
@@ -42,7 +42,7 @@ impl TraceService for Service {
             let Some(Value::StringValue(service)) = service.value.unwrap().value else { panic!("a service has a name") };
             for span in resource_spans.scope_spans.into_iter().flat_map(|scope| scope.spans) {
                 assert!(span.attributes.iter().any(|attribute| attribute.key == "onward.run"), "{span:?}");
-                self.0.lock().unwrap().push(Told {
+                self.0.lock().unwrap().push(ReceivedSpan {
                     service: service.clone(),
                     key: key.clone(),
                     trace_id: span.trace_id,
@@ -63,21 +63,21 @@ impl Collector {
     pub async fn start() -> Collector {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let service = TraceServiceServer::new(Service(told.clone()));
+        let spans = Arc::new(Mutex::new(Vec::new()));
+        let service = TraceServiceServer::new(Service(spans.clone()));
         let serving = tonic::transport::Server::builder().add_service(service);
         tokio::spawn(serving.serve_with_incoming(TcpListenerStream::new(listener)));
-        Collector { url, told }
+        Collector { url, spans }
     }
 
-    pub fn told(&self) -> Vec<Told> {
-        self.told.lock().unwrap().clone()
+    pub fn spans(&self) -> Vec<ReceivedSpan> {
+        self.spans.lock().unwrap().clone()
     }
 
     /// Waits until a span with this name has arrived.
     pub async fn until(&self, name: &str) {
         let deadline = tokio::time::Instant::now() + super::DEADLINE;
-        while !self.told().iter().any(|span| span.name == name) {
+        while !self.spans().iter().any(|span| span.name == name) {
             assert!(tokio::time::Instant::now() < deadline, "{name} does not arrive");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -14,7 +14,7 @@ use onward_server::{Server, grpc, router_with, serve};
 use onward_store::{MemoryStore, SystemClock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use collector::{Collector, Told};
+use collector::{Collector, ReceivedSpan};
 
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -76,17 +76,17 @@ async fn post(address: &str, body: &str) {
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
 }
 
-fn one<'a>(told: &'a [Told], name: &str) -> &'a Told {
-    let found: Vec<&Told> = told.iter().filter(|span| span.name == name).collect();
-    assert_eq!(found.len(), 1, "{name} in {:?}", told.iter().map(|span| &span.name).collect::<Vec<_>>());
+fn one<'a>(spans: &'a [ReceivedSpan], name: &str) -> &'a ReceivedSpan {
+    let found: Vec<&ReceivedSpan> = spans.iter().filter(|span| span.name == name).collect();
+    assert_eq!(found.len(), 1, "{name} in {:?}", spans.iter().map(|span| &span.name).collect::<Vec<_>>());
     found[0]
 }
 
 /// SP1: span ids are unique, all spans are in one trace, and no span ends before it begins.
-fn check(told: &[Told], caller: TraceContext) {
-    let ids: BTreeSet<&[u8]> = told.iter().map(|span| &span.span_id[..]).collect();
-    assert_eq!(ids.len(), told.len(), "no span is sent twice: {:?}", told.iter().map(|span| &span.name).collect::<Vec<_>>());
-    for span in told {
+fn check(spans: &[ReceivedSpan], caller: TraceContext) {
+    let ids: BTreeSet<&[u8]> = spans.iter().map(|span| &span.span_id[..]).collect();
+    assert_eq!(ids.len(), spans.len(), "no span is sent twice: {:?}", spans.iter().map(|span| &span.name).collect::<Vec<_>>());
+    for span in spans {
         assert_eq!(span.trace_id, caller.trace_id, "{}", span.name);
         assert!(span.start <= span.end && span.start > 0, "{}", span.name);
         let parent = &span.parent[..];
@@ -117,22 +117,22 @@ async fn a_trace_goes_from_the_caller_through_the_run_to_its_steps_tasks_and_chi
     flows.shutdown().await;
     tasks.shutdown().await;
 
-    let (told, caller) = (collector.told(), TraceContext::parse(CALLER).unwrap());
-    check(&told, caller);
-    let run = one(&told, "run flow");
+    let (spans, caller) = (collector.spans(), TraceContext::parse(CALLER).unwrap());
+    check(&spans, caller);
+    let run = one(&spans, "run flow");
     assert_eq!(run.parent, caller.span_id);
-    let activations: Vec<&Told> = told.iter().filter(|span| span.name == "activation flow").collect();
+    let activations: Vec<&ReceivedSpan> = spans.iter().filter(|span| span.name == "activation flow").collect();
     assert!(activations.len() >= 3 && activations.iter().all(|span| span.parent == run.span_id));
-    let by_activation = |span: &Told| activations.iter().any(|activation| activation.span_id == span.parent);
-    let (step, schedule, start) = (one(&told, "step charge"), one(&told, "schedule mail"), one(&told, "start kid"));
+    let by_activation = |span: &ReceivedSpan| activations.iter().any(|activation| activation.span_id == span.parent);
+    let (step, schedule, start) = (one(&spans, "step charge"), one(&spans, "schedule mail"), one(&spans, "start kid"));
     assert!(by_activation(step) && by_activation(schedule) && by_activation(start));
     assert!(step.end - step.start >= 19_000_000, "it took twenty milliseconds");
-    let task = one(&told, "task mail");
+    let task = one(&spans, "task mail");
     assert_eq!((&task.parent, task.service.as_str()), (&schedule.span_id, "tasks"));
-    let child = one(&told, "run kid");
+    let child = one(&spans, "run kid");
     assert_eq!((&child.parent, child.service.as_str()), (&start.span_id, "flows"));
-    assert_eq!(one(&told, "activation kid").parent, child.span_id);
-    assert!(told.iter().all(|span| span.key.as_deref() == Some("secret")), "headers go along");
+    assert_eq!(one(&spans, "activation kid").parent, child.span_id);
+    assert!(spans.iter().all(|span| span.key.as_deref() == Some("secret")), "headers go along");
 
     // The context that user code got is the parent of its own spans.
     for (what, context) in seen.lock().unwrap().iter() {
@@ -158,7 +158,7 @@ async fn slow(ctx: Ctx, (): ()) -> Result<u32> {
 
 /// SP1: spans sent before a crash are not sent again by the replay after it, and their ids match.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replay_tells_nothing_twice() {
+async fn a_replay_sends_no_span_twice() {
     let collector = Collector::start().await;
     let clock = Arc::new(SystemClock);
     let store = Arc::new(MemoryStore::new(clock.clone()));
@@ -170,9 +170,9 @@ async fn a_replay_tells_nothing_twice() {
     let run: RunHandle<u32> = first.start("slow", &()).id("s").trace(CALLER).await.unwrap();
     // SP3: while the run is open, every sent span has its parent.
     collector.until("step once").await;
-    check(&collector.told(), TraceContext::parse(CALLER).unwrap());
-    one(&collector.told(), "run slow");
-    let before = collector.told().len();
+    check(&collector.spans(), TraceContext::parse(CALLER).unwrap());
+    one(&collector.spans(), "run slow");
+    let before = collector.spans().len();
     drop((run, first)); // as if the process had died
 
     let second = engine(Duration::from_secs(1)).await;
@@ -181,20 +181,20 @@ async fn a_replay_tells_nothing_twice() {
     assert_eq!(tokio::time::timeout(DEADLINE, run.result()).await.unwrap().unwrap(), 3);
     drop(run);
     second.shutdown().await;
-    let (told, caller) = (collector.told(), TraceContext::parse(CALLER).unwrap());
-    check(&told, caller);
-    assert!(told.len() > before);
-    one(&told, "step once");
-    let (root, end) = (one(&told, "run slow"), one(&told, "end slow"));
+    let (spans, caller) = (collector.spans(), TraceContext::parse(CALLER).unwrap());
+    check(&spans, caller);
+    assert!(spans.len() > before);
+    one(&spans, "step once");
+    let (root, end) = (one(&spans, "run slow"), one(&spans, "end slow"));
     assert_eq!(root.parent, caller.span_id);
     assert_eq!(end.parent, root.span_id);
     assert!(end.end > root.end, "the end span covers the whole run");
-    let failed = one(&told, "step fails");
+    let failed = one(&spans, "step fails");
     assert_eq!(failed.failed.as_deref(), Some("sour"), "the code of a failure is sent, its message is not");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_caller_does_not_want_sampled_is_not_told() {
+async fn what_the_caller_does_not_want_sampled_is_not_sent() {
     let collector = Collector::start().await;
     let onward = Onward::in_memory().otlp(Otlp::to(&collector.url)).workflow("kid", kid).start().await.unwrap();
     let unwanted = CALLER.replace("-01", "-00");
@@ -204,9 +204,9 @@ async fn what_the_caller_does_not_want_sampled_is_not_told() {
     assert_eq!(plain.result().await.unwrap(), 2);
     drop((run, plain));
     onward.shutdown().await;
-    let told = collector.told();
-    assert_eq!(told.len(), 2, "the other run is the root of a trace of its own");
-    assert!(one(&told, "run kid").parent.is_empty());
+    let spans = collector.spans();
+    assert_eq!(spans.len(), 2, "the other run is the root of a trace of its own");
+    assert!(one(&spans, "run kid").parent.is_empty());
 }
 
 /// SP2, and an unreachable collector does no harm.

@@ -166,7 +166,7 @@ async fn connect(waits: bool, global: &Global) -> Result<Connection> {
                 if !std::mem::replace(&mut has_printed, true) {
                     print_stderr(&format!("{error}; waiting for the server"));
                 }
-                tokio::time::sleep(stream::ASK_AGAIN).await;
+                tokio::time::sleep(stream::RETRY_DELAY).await;
             }
             connection => return connection,
         }
@@ -230,7 +230,7 @@ impl Chat {
                     if !std::mem::replace(&mut has_printed, true) {
                         print_stderr(&format!("{error}; waiting for the server"));
                     }
-                    tokio::time::sleep(stream::ASK_AGAIN).await;
+                    tokio::time::sleep(stream::RETRY_DELAY).await;
                 }
                 answer => {
                     if has_printed {

@@ -23,7 +23,7 @@ use super::editor::Typed;
 use super::question::{ApprovalQuestion, answer};
 use super::render::{EntryPart, parts};
 use super::screen::Screen;
-use super::stream::{ASK_AGAIN, Action, ActionQueue, CANCELED_HERE, Listener, StreamEvent, listen};
+use super::stream::{Action, ActionQueue, CANCELED_HERE, Listener, RETRY_DELAY, StreamEvent, listen};
 use super::typing::TerminalInput;
 use crate::blocked_on::{self, PrintedBlockers};
 use crate::budget;
@@ -666,7 +666,7 @@ async fn retry_while_unreachable<T, F: Future<Output = Result<T, RuntimeError>>>
 ) -> Result<T, RuntimeError> {
     loop {
         match request().await {
-            Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(ASK_AGAIN).await,
+            Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(RETRY_DELAY).await,
             answer => return answer,
         }
     }

@@ -22,7 +22,7 @@ use crate::new_id;
 const WAIT_MS: u64 = 20_000;
 
 /// Delay between retries while the server is unreachable.
-pub const ASK_AGAIN: Duration = Duration::from_millis(200);
+pub const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Capacity of the channel to the screen, in pages.
 const PAGES_MAX: usize = 8;
@@ -70,7 +70,7 @@ pub fn listen(connection: Connection, key: RunKey) -> Listener {
                     StreamEvent::Frames(frames)
                 }
                 Err(error) if error.consequence() == Consequence::Retry => {
-                    tokio::time::sleep(ASK_AGAIN).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                     if std::mem::replace(&mut is_away, true) {
                         continue;
                     }
@@ -154,7 +154,7 @@ impl ActionQueue {
             while let Some(action) = actions.recv().await {
                 let outcome = loop {
                     match action.perform(&connection, &key).await {
-                        Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(ASK_AGAIN).await,
+                        Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(RETRY_DELAY).await,
                         outcome => break outcome,
                     }
                 };

@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Length of the shown end of a failed program's output.
-const SAID_BYTES: i64 = 2_000;
+const OUTPUT_BYTES: i64 = 2_000;
 
 pub async fn check(program: &str, arguments: &[String], folder: &Path, count: u64, limit: Duration) -> Result<Vec<Verdict>> {
     let output = folder.join("output.txt");
@@ -93,7 +93,7 @@ fn unjudged(folder: &Path, judged: usize) -> Option<RunToCheck> {
 
 fn last_output(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
-    let from = file.metadata()?.len().cast_signed().saturating_sub(SAID_BYTES).max(0);
+    let from = file.metadata()?.len().cast_signed().saturating_sub(OUTPUT_BYTES).max(0);
     file.seek(SeekFrom::Start(from.unsigned_abs()))?;
     let mut output = Vec::new();
     file.read_to_end(&mut output)?;

@@ -68,7 +68,7 @@ async fn workers(connection: &Connection, findings: &mut Findings) -> Option<Vec
 
 async fn reachable(url: &str, http: &HttpClient, findings: &mut Findings) -> bool {
     let begun = Instant::now();
-    match http.ask("GET", "/healthz", None).await {
+    match http.request("GET", "/healthz", None).await {
         Ok(answer) if answer.status == 200 => {
             findings.ok("server", format!("{url} responded in {}", time::span(begun.elapsed())));
             clock(answer.headers.get("date").and_then(|date| date.to_str().ok()), findings);
@@ -103,7 +103,7 @@ fn clock(date: Option<&str>, findings: &mut Findings) {
 }
 
 async fn ready(http: &HttpClient, findings: &mut Findings) {
-    match http.ask("GET", "/readyz", None).await {
+    match http.request("GET", "/readyz", None).await {
         Ok(answer) if answer.status == 200 => {
             let text = answer.text().await.unwrap_or_default();
             let down: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("degraded: ")).collect();
@@ -124,7 +124,7 @@ async fn ready(http: &HttpClient, findings: &mut Findings) {
 }
 
 async fn version(http: &HttpClient, findings: &mut Findings) {
-    let text = match http.ask("GET", "/openapi.json", None).await {
+    let text = match http.request("GET", "/openapi.json", None).await {
         Ok(answer) => answer.text().await.unwrap_or_default(),
         Err(error) => return findings.fail_with("version", &error.into()),
     };

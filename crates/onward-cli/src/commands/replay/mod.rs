@@ -3,8 +3,8 @@
 //! Executes no code of the run: shows the calls, results and state that the log has at each event.
 
 mod screen;
-mod story;
 mod terminal;
+mod timeline;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::error::Mistake;
 use crate::output::document::View;
 use crate::output::{Style, print, print_json};
 use screen::{awaiting, state};
-use story::Story;
+use timeline::Timeline;
 
 /// Page size of records.
 const PAGE: usize = 1_000;
@@ -45,21 +45,21 @@ pub struct ReplayArgs {
 }
 
 pub async fn execute(args: ReplayArgs, global: &Global) -> Result<()> {
-    let story = match &args.file {
+    let timeline = match &args.file {
         Some(file) => from_file(file, &args.run, global)?,
         None => from_site(&args, global).await?,
     };
     if global.json {
-        return print_steps(&story, args.at);
+        return print_steps(&timeline, args.at);
     }
     let keys = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if args.plain || !keys {
-        return print_plain(&story, args.at);
+        return print_plain(&timeline, args.at);
     }
-    tokio::task::spawn_blocking(move || terminal::show(&story, args.at)).await.context("cannot show the screen")?
+    tokio::task::spawn_blocking(move || terminal::show(&timeline, args.at)).await.context("cannot show the screen")?
 }
 
-async fn from_site(args: &ReplayArgs, global: &Global) -> Result<Story> {
+async fn from_site(args: &ReplayArgs, global: &Global) -> Result<Timeline> {
     let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.run)?;
     let head = connection.read_head(key.clone()).await?;
@@ -74,10 +74,10 @@ async fn from_site(args: &ReplayArgs, global: &Global) -> Result<Story> {
         records.extend(page);
     }
     let message = format!("run {key} has no log of generation {generation}");
-    Story::new(key, records).ok_or_else(|| Mistake::new(ErrorCode::RunNotFound, message, None).into())
+    Timeline::new(key, records).ok_or_else(|| Mistake::new(ErrorCode::RunNotFound, message, None).into())
 }
 
-fn from_file(file: &Path, run: &str, global: &Global) -> Result<Story> {
+fn from_file(file: &Path, run: &str, global: &Global) -> Result<Timeline> {
     let text = read_file(file, "the log")?;
     let key = RunKey::new(global.namespace()?, RunId::new(run).map_err(RuntimeError::from)?);
     let mut records = Vec::new();
@@ -88,7 +88,7 @@ fn from_file(file: &Path, run: &str, global: &Global) -> Result<Story> {
         }
         records.push(record);
     }
-    Story::new(key, records).ok_or_else(|| unreadable(file, 1, "the log does not start with run_started").into())
+    Timeline::new(key, records).ok_or_else(|| unreadable(file, 1, "the log does not start with run_started").into())
 }
 
 fn unreadable(file: &Path, line: usize, why: &str) -> Mistake {
@@ -97,17 +97,17 @@ fn unreadable(file: &Path, line: usize, why: &str) -> Mistake {
 }
 
 /// Prints every record with its events, and what the run waits for and its state after it if they changed.
-fn print_plain(story: &Story, from: u64) -> Result<()> {
+fn print_plain(timeline: &Timeline, from: u64) -> Result<()> {
     let style = Style::stdout();
     // Waits and state from before the first printed event count as shown.
-    let before = story.lines.iter().rposition(|line| line.index.0 < from).map(|at| story.moment(at).view);
+    let before = timeline.lines.iter().rposition(|line| line.index.0 < from).map(|at| timeline.moment(at).view);
     let mut shown = before.map_or((Vec::new(), Vec::new()), |view| (awaiting(&view), state(&view)));
-    for (at, line) in story.lines.iter().enumerate() {
-        let last_of_record = story.lines.get(at + 1).is_none_or(|next| next.record != line.record);
+    for (at, line) in timeline.lines.iter().enumerate() {
+        let last_of_record = timeline.lines.get(at + 1).is_none_or(|next| next.record != line.record);
         if line.index.0 < from {
             continue;
         }
-        let moment = story.moment(at);
+        let moment = timeline.moment(at);
         let mut text = String::new();
         if line.offset == 0 {
             let title = if line.is_input { "input" } else { moment.record.split(": ").last().unwrap_or_default() };
@@ -139,12 +139,12 @@ struct Step<'a> {
 }
 
 /// Prints one JSON line for each event, with the view of the run after it.
-fn print_steps(story: &Story, from: u64) -> Result<()> {
-    for (at, line) in story.lines.iter().enumerate().filter(|(_, line)| line.index.0 >= from) {
-        let moment = story.moment(at);
-        let commit = story.records[line.record].commit.map(|commit| commit.n);
+fn print_steps(timeline: &Timeline, from: u64) -> Result<()> {
+    for (at, line) in timeline.lines.iter().enumerate().filter(|(_, line)| line.index.0 >= from) {
+        let moment = timeline.moment(at);
+        let commit = timeline.records[line.record].commit.map(|commit| commit.n);
         let step =
-            Step { index: line.index.0, at: story.time(at), commit, event: story.event(at), run: View::from(&moment.view) };
+            Step { index: line.index.0, at: timeline.time(at), commit, event: timeline.event(at), run: View::from(&moment.view) };
         print_json(&step)?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use onward_core::view::RunView;
 
-use super::story::Story;
+use super::timeline::Timeline;
 use crate::commands::run::awaited_word;
 use crate::output::{clip, escape, preview, time};
 
@@ -33,24 +33,24 @@ fn row(text: impl Into<String>, paint: Paint) -> Row {
 }
 
 /// Renders exactly `height` rows of at most `width` characters, in two columns if the screen is wide.
-pub fn draw(story: &Story, at: usize, width: usize, height: usize) -> Vec<Vec<Row>> {
+pub fn draw(timeline: &Timeline, at: usize, width: usize, height: usize) -> Vec<Vec<Row>> {
     let (width, height) = (width.max(20), height.max(6));
-    let moment = story.moment(at);
+    let moment = timeline.moment(at);
     let body = height - 3;
-    let mut rows = vec![vec![row(head(story, at, &moment.view, width), Paint::Title)]];
+    let mut rows = vec![vec![row(head(timeline, at, &moment.view, width), Paint::Title)]];
     if width >= WIDE {
         let left = width * 55 / 100;
-        let log = log(story, at, left - 1, body);
-        let detail = fitted(detail(story, at, &moment, width - left), width - left, body);
+        let log = log(timeline, at, left - 1, body);
+        let detail = fitted(detail(timeline, at, &moment, width - left), width - left, body);
         for (log, detail) in log.into_iter().zip(detail) {
             let text = format!("{:left$}", log.text);
             rows.push(vec![Row { text, ..log }, detail]);
         }
     } else {
         let above = (body * 45 / 100).clamp(1, (body - 2).max(1));
-        rows.extend(log(story, at, width, above).into_iter().map(|row| vec![row]));
+        rows.extend(log(timeline, at, width, above).into_iter().map(|row| vec![row]));
         rows.push(vec![row("─".repeat(width), Paint::Dim)]);
-        let below = fitted(detail(story, at, &moment, width), width, body - above - 1);
+        let below = fitted(detail(timeline, at, &moment, width), width, body - above - 1);
         rows.extend(below.into_iter().map(|row| vec![row]));
     }
     rows.push(vec![row("", Paint::Plain)]);
@@ -58,20 +58,20 @@ pub fn draw(story: &Story, at: usize, width: usize, height: usize) -> Vec<Vec<Ro
     rows
 }
 
-fn head(story: &Story, at: usize, view: &RunView, width: usize) -> String {
-    let line = &story.lines[at];
-    let (id, kind) = (escape::text(story.key.id.as_str()), escape::text(view.head.kind.as_str()));
+fn head(timeline: &Timeline, at: usize, view: &RunView, width: usize) -> String {
+    let line = &timeline.lines[at];
+    let (id, kind) = (escape::text(timeline.key.id.as_str()), escape::text(view.head.kind.as_str()));
     let generation = if view.head.generation > 0 { format!("  generation {}", view.head.generation) } else { String::new() };
     let left = format!(" {id}  {kind}{generation}");
-    let right = format!("{}  event {} of {}  {} ", view.head.status, line.index.0, story.last(), line.after);
+    let right = format!("{}  event {} of {}  {} ", view.head.status, line.index.0, timeline.last(), line.after);
     let gap = width.saturating_sub(left.chars().count() + right.chars().count());
     clip(&format!("{left}{}{right}", " ".repeat(gap.max(1))), width)
 }
 
 /// Renders the events around the current one.
-fn log(story: &Story, at: usize, width: usize, height: usize) -> Vec<Row> {
-    let first = at.saturating_sub(height / 2).min(story.lines.len().saturating_sub(height));
-    let lines = story.lines.iter().enumerate().skip(first).take(height).map(|(number, line)| {
+fn log(timeline: &Timeline, at: usize, width: usize, height: usize) -> Vec<Row> {
+    let first = at.saturating_sub(height / 2).min(timeline.lines.len().saturating_sub(height));
+    let lines = timeline.lines.iter().enumerate().skip(first).take(height).map(|(number, line)| {
         let mark = if number == at { "▶" } else { " " };
         let joined = if line.offset > 0 { "│" } else { " " };
         let text = format!("{mark}{:>4} {:>10} {joined}{:<18} {}", line.index.0, line.after, line.name, line.what);
@@ -89,10 +89,10 @@ fn log(story: &Story, at: usize, width: usize, height: usize) -> Vec<Row> {
 }
 
 /// Renders the current event and the run after it.
-fn detail(story: &Story, at: usize, moment: &super::story::Moment, width: usize) -> Vec<Row> {
-    let mut rows = vec![row(story.lines[at].name, Paint::Title)];
+fn detail(timeline: &Timeline, at: usize, moment: &super::timeline::Moment, width: usize) -> Vec<Row> {
+    let mut rows = vec![row(timeline.lines[at].name, Paint::Title)];
     rows.extend(wrapped(&escape::text(&moment.record), width, Paint::Dim));
-    let calls: Vec<String> = moment.calls.iter().map(|at| line_text(story, *at)).collect();
+    let calls: Vec<String> = moment.calls.iter().map(|at| line_text(timeline, *at)).collect();
     section(&mut rows, "calls of the code", &calls, width);
     section(&mut rows, "waits for", &awaiting(&moment.view), width);
     section(&mut rows, "state", &state(&moment.view), width);
@@ -107,12 +107,12 @@ fn detail(story: &Story, at: usize, moment: &super::story::Moment, width: usize)
         }
         None => {}
     }
-    section(&mut rows, "event", &whole(story, at), width);
+    section(&mut rows, "event", &whole(timeline, at), width);
     rows
 }
 
-fn line_text(story: &Story, at: usize) -> String {
-    let line = &story.lines[at];
+fn line_text(timeline: &Timeline, at: usize) -> String {
+    let line = &timeline.lines[at];
     format!("{} {}", line.name, line.what)
 }
 
@@ -143,8 +143,8 @@ pub fn state(view: &RunView) -> Vec<String> {
 }
 
 /// Returns the JSON fields of the event, one per line.
-fn whole(story: &Story, at: usize) -> Vec<String> {
-    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(story.event(at)) else { return Vec::new() };
+fn whole(timeline: &Timeline, at: usize) -> Vec<String> {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(timeline.event(at)) else { return Vec::new() };
     let fields = fields.into_iter().filter(|(name, value)| name != "type" && !value.is_null());
     fields.map(|(name, value)| escape::text(&format!("{name}: {value}")).into_owned()).collect()
 }

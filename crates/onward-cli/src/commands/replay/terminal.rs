@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::screen::{Paint, draw};
-use super::story::Story;
+use super::timeline::Timeline;
 use crate::output::Style;
 
 /// Polling interval of the window size.
@@ -17,14 +17,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Events per PgDn.
 const FAR: usize = 10;
 
-pub fn show(story: &Story, from: u64) -> Result<()> {
+pub fn show(timeline: &Timeline, from: u64) -> Result<()> {
     let _raw = FullScreen::enter()?;
-    let mut at = usize::try_from(from).unwrap_or(usize::MAX).min(story.last());
+    let mut at = usize::try_from(from).unwrap_or(usize::MAX).min(timeline.last());
     let mut drawn = None;
     loop {
         let size = size();
         if drawn != Some((at, size)) {
-            paint(story, at, size)?;
+            paint(timeline, at, size)?;
             drawn = Some((at, size));
         }
         for key in read_keys()? {
@@ -32,14 +32,14 @@ pub fn show(story: &Story, from: u64) -> Result<()> {
                 ReplayKey::Quit => return Ok(()),
                 ReplayKey::Next => at + 1,
                 ReplayKey::Back => at.saturating_sub(1),
-                ReplayKey::NextRecord => story.next_record(at),
-                ReplayKey::PreviousRecord => story.previous_record(at),
+                ReplayKey::NextRecord => timeline.next_record(at),
+                ReplayKey::PreviousRecord => timeline.previous_record(at),
                 ReplayKey::Far => at + FAR,
                 ReplayKey::FarBack => at.saturating_sub(FAR),
                 ReplayKey::First => 0,
-                ReplayKey::Last => story.last(),
+                ReplayKey::Last => timeline.last(),
             }
-            .min(story.last());
+            .min(timeline.last());
         }
     }
 }
@@ -65,10 +65,10 @@ fn size() -> (usize, usize) {
     size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
 }
 
-fn paint(story: &Story, at: usize, (width, height): (usize, usize)) -> io::Result<()> {
+fn paint(timeline: &Timeline, at: usize, (width, height): (usize, usize)) -> io::Result<()> {
     let style = Style::stdout();
     let mut out = String::from("\u{1b}[H");
-    for (number, row) in draw(story, at, width, height).iter().take(height).enumerate() {
+    for (number, row) in draw(timeline, at, width, height).iter().take(height).enumerate() {
         out.push_str(if number == 0 { "" } else { "\r\n" });
         for part in row {
             out.push_str(&match part.paint {

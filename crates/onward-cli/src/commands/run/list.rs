@@ -93,8 +93,8 @@ async fn page(connection: &Connection, query: RunQuery) -> Result<RunList> {
     let limit = query.limit;
     let mut all = RunList { runs: Vec::new(), next: query.cursor.clone(), missing: Vec::new() };
     loop {
-        let ask = RunQuery { limit: (limit - all.runs.len()).min(PAGE), cursor: all.next.take(), ..query.clone() };
-        let page = connection.list_runs(ask).await?;
+        let page_query = RunQuery { limit: (limit - all.runs.len()).min(PAGE), cursor: all.next.take(), ..query.clone() };
+        let page = connection.list_runs(page_query).await?;
         all.runs.extend(page.runs);
         all.next = page.next;
         add_missing(&mut all.missing, page.missing);

@@ -11,7 +11,7 @@ fn addresses_are_numbers_or_localhost() {
 
 /// A URL may contain a password, so errors show only its scheme.
 #[test]
-fn a_store_that_is_not_there_is_told_without_its_secrets() {
+fn a_missing_store_is_reported_without_its_secrets() {
     let mistake = parse_store("mysql://me:secret@host/db").unwrap_err();
     assert_eq!(mistake.message, "unknown store type `mysql`");
     for text in ["host=h password=s3cret", "s3cret", "s3:cret", "postgres://u:s3,cret@h/db"] {

@@ -116,7 +116,7 @@ async fn post(http: &HttpClient, runs: Vec<ExportedRun>) -> Result<ImportResult>
     let (mut taken, mut pieces) = (ImportResult::default(), vec![runs]);
     while let Some(mut piece) = pieces.pop() {
         let body = ("application/x-ndjson", transfer::write(&piece));
-        let answer = http.ask_with("POST", "/v1/import", Some(body)).await?;
+        let answer = http.request_with("POST", "/v1/import", Some(body)).await?;
         match answer.status {
             413 if piece.len() > 1 => {
                 let rest = piece.split_off(piece.len() / 2);

@@ -7,7 +7,7 @@ fn hint(name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_name_that_looks_like_a_setting_and_is_none_is_told_with_the_one_that_was_meant() {
+fn a_name_that_looks_like_a_setting_and_is_none_is_reported_with_the_one_that_was_meant() {
     for (name, meant) in [
         ("ONWARD_NAMESPCE", "ONWARD_NAMESPACE"),
         ("ONWARD_URLL", "ONWARD_URL"),

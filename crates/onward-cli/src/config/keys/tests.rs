@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn names_are_said_once_and_follow_the_rule() {
+fn names_are_defined_once_and_follow_the_rule() {
     for (at, key) in KEYS.iter().enumerate() {
         assert!(KEYS[..at].iter().all(|other| other.name != key.name), "{}", key.name);
         assert!(key.name.split('.').count() <= 2 && !key.what.is_empty());

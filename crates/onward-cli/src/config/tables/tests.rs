@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_not_understood_is_told_without_what_was_written() {
+fn an_invalid_setting_is_reported_without_its_value() {
     let error_of = |text: &str| read(text).unwrap_err();
     let text = "\n[providers.p]\napi_format = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-1\"\n";
     let (at, why, hint) = error_of(text);

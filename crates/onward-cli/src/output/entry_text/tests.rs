@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_shape_of_an_entry_is_told_in_lines() {
+fn every_shape_of_an_entry_is_printed_in_lines() {
     let text_of = |text: &str| indented(&Payload::from_json_text(text.to_owned()));
     assert_eq!(text_of(r#""hello\nyou""#), "  hello\n  you\n");
     assert_eq!(text_of(r#"{"text":"hi","covers":"x"}"#), "  hi\n");

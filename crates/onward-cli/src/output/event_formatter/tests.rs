@@ -5,7 +5,7 @@ use onward_core::AttributeValue;
 use super::*;
 
 #[test]
-fn an_attribute_is_told_with_its_value() {
+fn an_attribute_is_printed_with_its_value() {
     let format = |value: Option<AttributeValue>| {
         let event = AttributeSet { call_id: CallId::root(0), name: Name::new("stage").unwrap(), value };
         EventFormatter::default().format(Timestamp(0), &event.into())

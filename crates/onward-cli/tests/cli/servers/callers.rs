@@ -75,10 +75,10 @@ impl Callers {
     }
 
     /// Tries one server after the other until one succeeds. Panics on a permanent error.
-    async fn insist<T>(&self, what: &str, ask: impl AsyncFn(&Onward) -> Result<T, Error>) -> T {
+    async fn insist<T>(&self, what: &str, call: impl AsyncFn(&Onward) -> Result<T, Error>) -> T {
         loop {
             let client = &self.clients[self.next.replace(self.next.get() + 1) % self.clients.len()];
-            match tokio::time::timeout(PATIENCE, ask(client)).await {
+            match tokio::time::timeout(PATIENCE, call(client)).await {
                 Ok(Ok(answer)) => return answer,
                 Ok(Err(error)) if is_passing(&error) => tokio::time::sleep(Duration::from_millis(20)).await,
                 Ok(Err(error)) => panic!("{what}: {} {error}", error.code()),
@@ -130,8 +130,8 @@ impl Callers {
     }
 
     async fn signal(&self, run: &str, name: &str, value: u64, signal_id: &str) {
-        let said = self.insist(run, async |client| client.run::<u64>(run)?.signal(name, &value).id(signal_id).await);
-        said.await;
+        let request = self.insist(run, async |client| client.run::<u64>(run)?.signal(name, &value).id(signal_id).await);
+        request.await;
         self.ledger.acknowledged.lock().unwrap().signals.insert((run.to_owned(), signal_id.to_owned()));
     }
 

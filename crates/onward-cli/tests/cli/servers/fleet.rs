@@ -78,7 +78,7 @@ impl Fleet {
 pub struct Process {
     pub name: String,
     command: Command,
-    said: PathBuf,
+    stdout: PathBuf,
     child: Option<Child>,
     down_until: Instant,
     stopped_until: Option<Instant>,
@@ -88,8 +88,8 @@ impl Process {
     fn new(name: String, mut command: Command, directory: &Path) -> Process {
         let log = OpenOptions::new().create(true).append(true).open(directory.join(&name).with_extension("log")).unwrap();
         command.stdin(Stdio::piped()).stderr(log);
-        let said = directory.join(&name).with_extension("said");
-        let mut process = Process { name, command, said, child: None, down_until: Instant::now(), stopped_until: None };
+        let stdout = directory.join(&name).with_extension("stdout");
+        let mut process = Process { name, command, stdout, child: None, down_until: Instant::now(), stopped_until: None };
         process.tend();
         process
     }
@@ -128,13 +128,13 @@ impl Process {
         }
         if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().unwrap()) {
             // A start may fail while the database or the server is down; a server that was ready must not exit by itself.
-            let was_ready = self.name.starts_with("server") && std::fs::metadata(&self.said).unwrap().len() > 0;
+            let was_ready = self.name.starts_with("server") && std::fs::metadata(&self.stdout).unwrap().len() > 0;
             assert!(!was_ready, "{} ended by itself: {status}", self.name);
             self.child = None;
             self.down_until = Instant::now() + PAUSE;
         }
         if self.child.is_none() && self.down_until <= Instant::now() {
-            self.command.stdout(File::create(&self.said).unwrap());
+            self.command.stdout(File::create(&self.stdout).unwrap());
             self.child = Some(self.command.spawn().unwrap());
         }
     }

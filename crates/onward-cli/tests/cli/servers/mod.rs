@@ -80,7 +80,7 @@ fn round(seed: u64, span: Duration) {
     println!("{met:?}; {before} cuts before and {behind} behind a COMMIT; {unanswered} calls were repeated; done {took:?} later");
     check_nothing_is_left(&cluster);
     let acknowledged = ledger.acknowledged.lock().unwrap();
-    Oracle::ask(&cluster, &directory.path().join("side")).check(&acknowledged, begun..now());
+    Oracle::read(&cluster, &directory.path().join("side")).check(&acknowledged, begun..now());
     println!("{} runs, {} signals", acknowledged.loads.len() + acknowledged.gathers.len(), acknowledged.signals.len());
     drop(fleet);
     directory.disable_cleanup(false);

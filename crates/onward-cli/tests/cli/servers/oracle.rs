@@ -32,7 +32,7 @@ pub struct Oracle {
 
 impl Oracle {
     /// Reads the database directly.
-    pub fn ask(cluster: &Cluster, side: &Path) -> Oracle {
+    pub fn read(cluster: &Cluster, side: &Path) -> Oracle {
         let store = block_on(PostgresStore::connect(&cluster.url("postgres"), Options::default())).unwrap();
         let (mut heads, mut logs, mut cursor) = (Vec::new(), BTreeMap::new(), None);
         loop {
@@ -188,7 +188,7 @@ fn check_timers(key: &LogKey, log: &[Record]) {
 
 /// Lists unfinished work for debugging.
 pub fn what_is_left(cluster: &Cluster) -> String {
-    let ask = |sql: &str| format!("{sql}\n{}\n", cluster.psql("postgres", sql).unwrap_or_else(|error| error.to_string()));
+    let query = |sql: &str| format!("{sql}\n{}\n", cluster.psql("postgres", sql).unwrap_or_else(|error| error.to_string()));
     [
         "SELECT id, status, worker, ready, generation, next FROM onward.runs WHERE status < 4 OR worker IS NOT NULL",
         "SELECT *, until - extract(epoch FROM clock_timestamp()) * 1000 FROM onward.sessions",
@@ -199,7 +199,7 @@ pub fn what_is_left(cluster: &Cluster) -> String {
         "SELECT id, url, until - extract(epoch FROM clock_timestamp()) * 1000 FROM onward.servers",
         "SELECT pid, state, wait_event, query FROM pg_stat_activity WHERE backend_type = 'client backend'",
     ]
-    .map(ask)
+    .map(query)
     .concat()
 }
 

@@ -49,7 +49,7 @@ fn text(text: &str) -> Payload {
     Payload::json(text).unwrap()
 }
 
-fn said(entries: &[Entry]) -> Vec<String> {
+fn texts_of(entries: &[Entry]) -> Vec<String> {
     entries.iter().map(|entry| entry.content.read().unwrap()).collect()
 }
 
@@ -73,7 +73,7 @@ fn a_conversation_is_read_backwards_page_by_page() {
             walk.read(entries);
         }
         let before = walk.before();
-        (said(&walk.into_entries()), before)
+        (texts_of(&walk.into_entries()), before)
     };
     let (last, before) = page(Some(generations[6][0].id), 3);
     assert_eq!((last, before), (vec!["4".to_owned(), "5".into(), "6".into()], Some(generations[3][0].id)));
@@ -82,7 +82,7 @@ fn a_conversation_is_read_backwards_page_by_page() {
 }
 
 #[test]
-fn a_quote_says_what_the_input_said_and_a_broken_one_nothing() {
+fn a_quote_has_the_text_of_the_input_and_a_broken_one_none() {
     let message = text("a long message that nobody wants to keep twice");
     let signal = SignalReceived { name: name("m"), payload: message.clone(), signal_id: None, sender: None };
     let quoted = |index| {
@@ -125,7 +125,7 @@ fn a_context_is_the_last_summary_and_what_it_does_not_cover() {
     }
     assert_eq!(walk.wants(), None);
     let entries = walk.into_entries();
-    assert_eq!((entries[0].role.as_str(), said(&entries[1..])), (SUMMARY, vec!["3".to_owned(), "4".into(), "5".into()]));
+    assert_eq!((entries[0].role.as_str(), texts_of(&entries[1..])), (SUMMARY, vec!["3".to_owned(), "4".into(), "5".into()]));
 }
 
 #[test]

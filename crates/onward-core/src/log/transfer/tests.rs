@@ -52,7 +52,7 @@ fn a_run_that_was_left_out_is_named_and_no_run() {
 }
 
 #[test]
-fn a_page_of_several_says_where_the_next_one_begins() {
+fn a_page_of_several_names_the_start_of_the_next_one() {
     let lines = header() + &run("a", Payload::null()).to_lines();
     let next = |footer: &str| {
         let mut importer = Importer::default();

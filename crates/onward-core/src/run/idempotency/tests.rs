@@ -9,7 +9,7 @@ fn signal(id: &str, name: &str, payload: &str) -> IdempotencyRecord {
 }
 
 #[test]
-fn the_same_id_is_the_same_act_only_if_it_says_the_same() {
+fn the_same_id_is_the_same_act_only_with_the_same_content() {
     let first = signal("a", "paid", r#"{"cents":1,"by":"x"}"#);
     assert_eq!(signal("a", "paid", r#"{ "by": "x", "cents": 1 }"#).again(&first.token), Again::Repeated);
     assert_eq!(signal("a", "paid", r#"{"cents":2,"by":"x"}"#).again(&first.token), Again::Other);
@@ -51,7 +51,7 @@ fn an_append_is_its_events_and_its_state_wherever_it_was_meant_to_go() {
 }
 
 #[test]
-fn another_id_has_lost_whatever_it_says() {
+fn another_id_has_lost_whatever_its_content() {
     let answer = |who: &str, approved| {
         let (call_id, decision_id) = (CallId::root(0), who.to_owned());
         let event = ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id };

@@ -100,8 +100,9 @@ fn a_wait_is_shown_until_it_is_answered() {
 
 #[test]
 fn a_question_that_expired_or_was_withdrawn_is_no_longer_awaited() {
-    let ask = |call_id| PromiseCreated { call_id: at(call_id), name: name("callback"), deadline: Some(Timestamp(9_000)) }.into();
-    let script = script(vec![]).commit(vec![ask(0), ask(1), ask(2)]);
+    let promise =
+        |call_id| PromiseCreated { call_id: at(call_id), name: name("callback"), deadline: Some(Timestamp(9_000)) }.into();
+    let script = script(vec![]).commit(vec![promise(0), promise(1), promise(2)]);
     let script = script.input(TimerFired { call_id: at(0) }).commit(vec![WaitCanceled { call_id: at(1) }.into()]);
     assert_eq!(script.awaits(), [(AwaitedKind::Promise, "order-1~0~2".to_owned())]);
 }
@@ -191,7 +192,7 @@ fn a_closed_run_awaits_nothing() {
 }
 
 #[test]
-fn a_terminated_run_fails_as_its_parent_is_told() {
+fn a_terminated_run_fails_with_the_failure_that_its_parent_gets() {
     for reason in ["", "too slow"] {
         let mut script = script(vec![]);
         let (run, call_id) = (script.head.key.clone(), at(3));
@@ -203,10 +204,10 @@ fn a_terminated_run_fails_as_its_parent_is_told() {
             incarnation: None,
             is_spawned: false,
         });
-        let asked = TerminateRequested { reason: reason.to_owned(), reset_to: None };
-        let admitted = script.head.admit_input(Input::new(asked), None, Timestamp(2_000)).unwrap();
+        let request = TerminateRequested { reason: reason.to_owned(), reset_to: None };
+        let admitted = script.head.admit_input(Input::new(request), None, Timestamp(2_000)).unwrap();
         script.records.push(admitted.record);
-        let told = admitted.effects.into_iter().find_map(|effect| match effect {
+        let sent = admitted.effects.into_iter().find_map(|effect| match effect {
             Effect::Send(delivery) => match *delivery {
                 crate::run::OutboxMessage::Input { input: Input { event: Event::ChildFailed(event), .. }, .. } => {
                     Some(event.failure)
@@ -215,7 +216,7 @@ fn a_terminated_run_fails_as_its_parent_is_told() {
             },
             _ => None,
         });
-        assert_eq!(script.view().outcome, told.map(Err));
+        assert_eq!(script.view().outcome, sent.map(Err));
     }
 }
 

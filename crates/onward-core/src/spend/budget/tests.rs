@@ -50,8 +50,8 @@ fn a_limit_that_is_reached_is_named() {
 fn a_slice_is_gone_until_its_child_has_ended_and_then_what_was_spent() {
     let mut parent = BudgetHead::of(Budget::default().tokens(100));
     let (own, at) = (spent(10), Timestamp(0));
-    let mut give = |ordinal, asked: Option<u64>| {
-        let given = parent.give(&child(ordinal, asked.map(|tokens| Budget::default().tokens(tokens))), Some(&own), at);
+    let mut give = |ordinal, requested: Option<u64>| {
+        let given = parent.give(&child(ordinal, requested.map(|tokens| Budget::default().tokens(tokens))), Some(&own), at);
         (given.and_then(|given| given.tokens), parent.left(Some(&own), at).tokens)
     };
     assert_eq!(give(0, Some(60)), (Some(60), Some(30)));
@@ -84,9 +84,9 @@ fn a_spawned_child_is_not_taken_for_another_one_at_its_place_in_a_later_generati
 
 #[test]
 fn without_a_budget_a_child_has_what_it_is_given() {
-    let asked = |budget| of_child(None, &child(0, budget), &RunId::new("c").unwrap());
-    assert_eq!(asked(None), None);
-    let own = asked(Some(Budget::default().turns(3))).unwrap();
+    let budget_of = |budget| of_child(None, &child(0, budget), &RunId::new("c").unwrap());
+    assert_eq!(budget_of(None), None);
+    let own = budget_of(Some(Budget::default().turns(3))).unwrap();
     assert_eq!((own.limit, own.is_slice), (Budget::default().turns(3), false));
 }
 
@@ -101,14 +101,14 @@ fn what_the_code_sets_is_a_ceiling_unless_an_operator_has_granted_more() {
         budget.unwrap().limit
     };
     let ceiling = Budget::default().tokens(100).turns(5);
-    let asked = |tokens: u64| Allowance { limit: Budget::default().tokens(tokens), granted: Budget::default() };
+    let start_limit = |tokens: u64| Allowance { limit: Budget::default().tokens(tokens), granted: Budget::default() };
     assert_eq!(limits(None, &[set(100)]), ceiling);
-    assert_eq!(limits(Some(asked(1_000_000_000_000)), &[set(100)]), ceiling, "a start cannot raise a limit");
-    assert_eq!(limits(Some(asked(7)), &[set(100)]), Budget { tokens: Some(7), ..ceiling }, "a start can lower a limit");
+    assert_eq!(limits(Some(start_limit(1_000_000_000_000)), &[set(100)]), ceiling, "a start cannot raise a limit");
+    assert_eq!(limits(Some(start_limit(7)), &[set(100)]), Budget { tokens: Some(7), ..ceiling }, "a start can lower a limit");
     let granted = Allowance::granted(Budget::default().tokens(500));
     assert_eq!(limits(Some(granted), &[set(100)]), Budget { tokens: Some(500), ..ceiling }, "only granted limits are kept");
     let resumed = Event::from(RunResumed { budget: Some(Budget::default().tokens(900)) });
-    assert_eq!(limits(Some(asked(7)), &[set(100), resumed, set(100)]), Budget { tokens: Some(900), ..ceiling });
+    assert_eq!(limits(Some(start_limit(7)), &[set(100), resumed, set(100)]), Budget { tokens: Some(900), ..ceiling });
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn costs(by: SpendBy, rows: &[(LedgerKey, LedgerSum)], limit: usize) -> Vec<(Str
 }
 
 #[test]
-fn every_way_of_asking_gives_the_same_sum() {
+fn every_query_gives_the_same_sum() {
     let rows = [
         (row("a", 0, 1, "small"), sum(1)),
         (row("a/0", 0, 1, "large"), sum(10)),

@@ -67,7 +67,7 @@ fn started() -> Record {
 }
 
 #[test]
-fn a_later_claim_takes_back_and_an_earlier_one_is_not_heard_any_more() {
+fn a_later_claim_resets_and_frames_of_an_earlier_one_are_dropped() {
     let mut buffer = buffer();
     assert!(buffer.push_frames(task_frames(0, 1, 0..2), Timestamp(1), true));
     assert!(buffer.push_frames(task_frames(0, 3, 0..1), Timestamp(1), true));
@@ -94,7 +94,7 @@ fn who_speaks_first_takes_nothing_back_whatever_its_claim_is() {
 }
 
 #[test]
-fn a_task_that_is_over_says_nothing_more_and_one_that_said_nothing_is_not_told_of() {
+fn a_finished_task_takes_no_frames_and_the_end_of_one_without_frames_is_not_streamed() {
     let mut buffer = buffer();
     buffer.append(0, &started());
     buffer.push_frames(task_frames(0, 1, 0..1), Timestamp(1), true);
@@ -168,7 +168,7 @@ fn what_is_old_or_too_much_is_let_go() {
 
 /// Readers that come and go at random get the frames that a list of all frames has from their position on (SB1).
 #[test]
-fn readers_that_come_and_go_hear_everything_once() {
+fn readers_that_come_and_go_receive_everything_once() {
     let seed = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed);
     println!("reproduce with ONWARD_SEED={seed}");
     let mut drawn = 0;
@@ -177,22 +177,22 @@ fn readers_that_come_and_go_hear_everything_once() {
         onward_core::random::derive(seed, &CallId::root(0), drawn)
     };
     for _ in 0..200 {
-        let (mut buffer, mut said, mut now) = (buffer(), Vec::new(), Timestamp(1));
+        let (mut buffer, mut pushed, mut now) = (buffer(), Vec::new(), Timestamp(1));
         let mut readers: Vec<(Offset, usize)> = vec![(buffer.beginning(), 0); 5];
         for seq in 0..300u64 {
             now = now.after(Duration::from_secs(random() % 20));
             buffer.push_frames(task_frames(0, 1, seq..seq + 1), now, true);
-            said.push(format!("0/1/{seq}"));
-            let (offset, heard) = &mut readers[(random() % 5) as usize];
+            pushed.push(format!("0/1/{seq}"));
+            let (offset, position) = &mut readers[(random() % 5) as usize];
             if !buffer.has(*offset) {
-                assert!((offset.next as usize) < said.len() - buffer.frames.len(), "only a reader that missed frames is reset");
+                assert!((offset.next as usize) < pushed.len() - buffer.frames.len(), "only a reader that missed frames is reset");
                 *offset = buffer.beginning();
-                *heard = offset.next as usize;
+                *position = offset.next as usize;
             }
             let limit = (random() % 40) as usize;
             let page = buffer.read(*offset, limit);
-            assert_eq!(words(&page), said[*heard..].iter().take(limit).cloned().collect::<Vec<_>>());
-            *heard += page.len();
+            assert_eq!(words(&page), pushed[*position..].iter().take(limit).cloned().collect::<Vec<_>>());
+            *position += page.len();
             if let Some(last) = page.last() {
                 *offset = Offset::parse(&last.offset).unwrap();
             }
@@ -242,11 +242,11 @@ fn an_abandoned_part_of_the_log_names_the_entry_that_it_continues_after() {
         StreamContent::BranchReset(reset) => reset.leaf,
         other => panic!("{other:?}"),
     };
-    let mut heard = buffer();
+    let mut live = buffer();
     for record in [&started(), &first, &second, &abandoned(3, 2)] {
-        assert!(heard.append(0, record));
+        assert!(live.append(0, record));
     }
-    assert_eq!(leaf(&heard), Some(kept));
+    assert_eq!(leaf(&live), Some(kept));
     // A stream that was created in between learns the rest from a reader of the log.
     let mut late = buffer();
     late.append(0, &second);
@@ -257,16 +257,16 @@ fn an_abandoned_part_of_the_log_names_the_entry_that_it_continues_after() {
 
 /// Only the server where an attempt runs has all its frames.
 #[test]
-fn what_another_server_passed_on_is_not_said_again_from_here() {
+fn frames_that_another_server_forwarded_are_not_sent_again_from_here() {
     let mut buffer = Buffer::new(1, Timestamp(0));
     assert!(buffer.push_frames(task_frames(0, 1, 0..3), Timestamp(1), false));
     assert!(buffer.push_frames(task_frames(1, 1, 0..2), Timestamp(1), true));
-    let said: Vec<_> = buffer
+    let open_attempts: Vec<_> = buffer
         .open_attempts(&run())
         .into_iter()
         .map(|task_frames| (task_frames.task.call_id, task_frames.frames.len()))
         .collect();
-    assert_eq!(said, [(CallId::root(1), 2)]);
+    assert_eq!(open_attempts, [(CallId::root(1), 2)]);
 }
 
 /// S35.

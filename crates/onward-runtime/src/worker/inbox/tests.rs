@@ -88,32 +88,32 @@ fn what_was_read_of_an_earlier_generation_is_not_pushed_to_the_next_one() {
 /// Records of this process without a gap are not read again; after a record of another process, everything is until it was read
 /// (B4).
 #[test]
-fn only_what_others_may_have_written_is_asked_for() {
+fn only_what_others_may_have_written_is_read() {
     let (inboxes, worker) = (Inboxes::default(), worker());
     let run = claimed(0, 1);
     let inbox = admit(&inboxes, &worker, &run);
     let records = signals(&run.head, 5);
-    let asked_from = || inboxes.known(None)[0].next;
+    let next_index = || inboxes.known(None)[0].next;
     inboxes.committed(&run.head, &records[0]);
     inboxes.appended(&run.head, &records[1]);
-    assert_eq!(asked_from(), records[2].index);
+    assert_eq!(next_index(), records[2].index);
     // The third one was appended elsewhere without a notification.
     inboxes.committed(&run.head, &records[3]);
-    assert_eq!(asked_from(), records[2].index);
+    assert_eq!(next_index(), records[2].index);
     let (other, later) = (RunHead { generation: 1, ..run.head.clone() }, RunHead { epoch: Epoch(2), ..run.head.clone() });
     for head in [other, later] {
         inboxes.committed(&head, &records[2]);
-        assert_eq!(asked_from(), records[2].index, "another log, or another claim");
+        assert_eq!(next_index(), records[2].index, "another log, or another claim");
     }
     inboxes.caught_up(&RunUpdate { generation: 0, head: run.head.clone(), records: records[2..4].to_vec() });
     inboxes.committed(&run.head, &records[4]);
-    assert_eq!(asked_from(), records[4].next_index());
+    assert_eq!(next_index(), records[4].next_index());
     assert_eq!(*lock(&inbox.records), records[1..4].to_vec());
 }
 
 /// An input that is notified after the commit that followed it still has to be pushed.
 #[test]
-fn an_input_that_was_overtaken_is_asked_for_or_pushed() {
+fn an_input_that_was_overtaken_is_read_or_pushed() {
     let (inboxes, worker) = (Inboxes::default(), worker());
     let run = claimed(0, 1);
     let inbox = admit(&inboxes, &worker, &run);

@@ -64,7 +64,7 @@ async fn a_limit_is_closed_only_for_the_kinds_that_share_it() {
 
 /// CL2.
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_says_no_limit_closes_the_kind_for_its_like() {
+async fn a_worker_without_a_limit_key_closes_the_kind_for_its_like() {
     let closed = ClosedLimits::default();
     let (older, newer) = (worker("here", &[("llm.a", None), ("llm.b", None)]), worker("here", &[("llm.a", Some("key"))]));
     closed.close(&refusal(&older, "llm.a", SECOND));
@@ -73,7 +73,7 @@ async fn a_worker_that_says_no_limit_closes_the_kind_for_its_like() {
 
 /// CL1.
 #[tokio::test(start_paused = true)]
-async fn a_limit_is_closed_for_as_long_as_was_said_and_no_longer_than_it_may() {
+async fn a_limit_is_closed_for_as_long_as_requested_and_no_longer_than_it_may() {
     let closed = ClosedLimits::default();
     let worker = worker("here", &[("llm.a", Some("key"))]);
     closed.close(&refusal(&worker, "llm.a", 5 * SECOND));
@@ -117,14 +117,14 @@ async fn a_limit_opens_to_one_first_and_then_to_twice_as_many_a_beat() {
 
 #[test]
 fn only_a_refusal_with_a_time_closes_anything() {
-    let said = |failure: Failure| closes_for(&TaskReport::Failed(failure)).map(Duration::from_millis);
+    let limited_for = |failure: Failure| closes_for(&TaskReport::Failed(failure)).map(Duration::from_millis);
     let limited = || Failure::new(RATE_LIMITED, "");
-    assert_eq!(said(limited().with_retry_after(9 * SECOND).with_limited(3 * SECOND)), Some(3 * SECOND));
-    assert_eq!(said(Failure::fatal("").with_limited(3 * SECOND)), Some(3 * SECOND), "a final failure has a wait too");
-    assert_eq!(said(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as reported by workers without keys");
-    assert_eq!(said(limited()), None);
-    assert_eq!(said(Failure::fatal("").with_code(RATE_LIMITED).with_retry_after(SECOND)), None);
-    assert_eq!(said(Failure::new("model_overloaded", "").with_retry_after(SECOND)), None);
-    assert_eq!(said(Failure::fatal("").with_code("model_key_refused")), None);
+    assert_eq!(limited_for(limited().with_retry_after(9 * SECOND).with_limited(3 * SECOND)), Some(3 * SECOND));
+    assert_eq!(limited_for(Failure::fatal("").with_limited(3 * SECOND)), Some(3 * SECOND), "a final failure has a wait too");
+    assert_eq!(limited_for(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as reported by workers without keys");
+    assert_eq!(limited_for(limited()), None);
+    assert_eq!(limited_for(Failure::fatal("").with_code(RATE_LIMITED).with_retry_after(SECOND)), None);
+    assert_eq!(limited_for(Failure::new("model_overloaded", "").with_retry_after(SECOND)), None);
+    assert_eq!(limited_for(Failure::fatal("").with_code("model_key_refused")), None);
     assert_eq!(closes_for(&TaskReport::Interrupted), None);
 }

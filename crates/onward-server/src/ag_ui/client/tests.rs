@@ -25,7 +25,7 @@ fn a_client_gets_the_order_of_the_conversation_whatever_it_has() {
         let mut client = KnownMessages::new(&of(has));
         let sent = client.replace(&of(&["1", "2", "3", "4"]));
         assert_eq!(apply(has, &sent), ["1", "2", "3", "4"], "{has:?}");
-        assert_eq!(client.replace(&of(&["1", "2", "3", "4"])).len(), 1, "once it has it, it is told once");
+        assert_eq!(client.replace(&of(&["1", "2", "3", "4"])).len(), 1, "once it has it, it is sent once");
     }
 }
 
@@ -42,10 +42,10 @@ fn what_is_streamed_is_known_too() {
 }
 
 #[test]
-fn one_of_two_that_say_the_same_is_found_by_its_id() {
-    let said = [of_user(&json!({"id": "1", "text": "go on"})), of_user(&json!({"id": "2", "text": "go on"}))];
+fn one_of_two_equal_messages_is_found_by_its_id() {
+    let messages = [of_user(&json!({"id": "1", "text": "go on"})), of_user(&json!({"id": "2", "text": "go on"}))];
     let client = KnownMessages::new(&[json!({"id": "2", "role": "user", "content": "go on"})]);
     let mut names = BTreeMap::new();
-    client.recognize(&said, &mut names);
-    assert_eq!(said.map(|said| said.name(&names)), ["1", "2"]);
+    client.recognize(&messages, &mut names);
+    assert_eq!(messages.map(|message| message.name(&names)), ["1", "2"]);
 }

@@ -15,7 +15,7 @@ fn a_thread_is_a_run_whose_name_people_recognize_where_that_is_possible() {
 }
 
 #[test]
-fn only_what_was_said_since_the_last_answer_is_new() {
+fn only_messages_since_the_last_answer_are_new() {
     let user = |id: &str| json!({"id": id, "role": "user", "content": id});
     let answer = json!({"id": "a", "role": "assistant", "content": "well"});
     let input = input(json!([user("1"), answer, user("2"), {"id": "s", "role": "system", "content": "x"}, user("3")]));
@@ -23,17 +23,18 @@ fn only_what_was_said_since_the_last_answer_is_new() {
     assert_eq!(ids(input.new_messages()), ["2", "3"]);
     let started = input.start(&input.new_messages()[1]);
     let known = Started::read(&started);
-    let said = |id: &str, role: &str, text: &str| UserMessage::read(&json!({"id": id, "role": role, "content": text})).unwrap();
-    assert_eq!(known.compare(&said("1", "user", "1")), Again::Same);
-    assert_eq!(known.compare(&said("4", "user", "4")), Again::New);
-    for other in [said("1", "user", "one"), said("a", "user", "well"), said("s", "user", "x")] {
+    let message =
+        |id: &str, role: &str, text: &str| UserMessage::read(&json!({"id": id, "role": role, "content": text})).unwrap();
+    assert_eq!(known.compare(&message("1", "user", "1")), Again::Same);
+    assert_eq!(known.compare(&message("4", "user", "4")), Again::New);
+    for other in [message("1", "user", "one"), message("a", "user", "well"), message("s", "user", "x")] {
         assert_eq!(known.compare(&other), Again::Other, "{other:?}");
     }
     assert_eq!(started.read::<Value>().unwrap()["text"], "3");
 }
 
 #[test]
-fn a_message_that_says_nothing_is_refused_and_passed_over_when_another_one_follows() {
+fn an_empty_message_is_refused_and_skipped_when_another_one_follows() {
     let user = |id: &str, content: Value| json!({"id": id, "role": "user", "content": content});
     let image = json!([{"type": "image", "source": {"type": "url", "value": "http://x/y"}}]);
     for nothing in [json!(""), json!(" "), json!([]), json!([{"type": "text", "text": ""}])] {
@@ -41,9 +42,9 @@ fn a_message_that_says_nothing_is_refused_and_passed_over_when_another_one_follo
         assert_eq!(only.check().unwrap_err().code, "message_empty", "{nothing}");
         let then = input(json!([user("1", nothing), user("2", json!("hello"))]));
         then.check().unwrap();
-        let said = then.new_messages();
-        assert_eq!(said.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["2"]);
-        assert_eq!(then.start(&said[0]).read::<Value>().unwrap()["messages"].as_array().unwrap().len(), 1);
+        let messages = then.new_messages();
+        assert_eq!(messages.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["2"]);
+        assert_eq!(then.start(&messages[0]).read::<Value>().unwrap()["messages"].as_array().unwrap().len(), 1);
     }
     input(json!([user("1", image)])).check().unwrap();
     input(json!([])).check().unwrap();
@@ -76,9 +77,9 @@ fn an_id_stands_for_one_message() {
     assert_eq!(input(json!([user("a"), user("b")])).check().unwrap_err().code, "json_invalid");
     let twice = input(json!([user("a"), user("a")]));
     twice.check().unwrap();
-    let said = twice.new_messages();
-    assert_eq!(said.len(), 1);
-    assert_eq!(twice.start(&said[0]).read::<Value>().unwrap()["messages"], json!([user("a")]));
+    let messages = twice.new_messages();
+    assert_eq!(messages.len(), 1);
+    assert_eq!(twice.start(&messages[0]).read::<Value>().unwrap()["messages"], json!([user("a")]));
 }
 
 #[test]
@@ -105,9 +106,10 @@ fn parts_become_blocks() {
 
 #[test]
 fn bytes_are_taken_and_an_unreadable_part_is_refused() {
-    let said = |part: Value| input(json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]));
+    let input_with =
+        |part: Value| input(json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]));
     for (given, source, value) in [("data", "base64", "aGV5"), ("url", "url", "https://x/y")] {
-        let message = said(json!({"type": "binary", "mimeType": "image/png", given: value})).new_messages().remove(0);
+        let message = input_with(json!({"type": "binary", "mimeType": "image/png", given: value})).new_messages().remove(0);
         let expected = json!({"type": "attachment", "media_type": "image/png", "source": {source: value}});
         assert_eq!(message.content["blocks"][1], expected);
     }
@@ -116,14 +118,14 @@ fn bytes_are_taken_and_an_unreadable_part_is_refused() {
         json!({"type": "binary", "mimeType": "image/png"}),
         json!({"type": "image", "source": {"type": "id", "value": "x"}}),
     ] {
-        let refused = said(unknown.clone());
+        let refused = input_with(unknown.clone());
         assert_eq!(refused.check().unwrap_err().code, "json_invalid", "{unknown}");
         assert!(refused.new_messages().is_empty(), "a client sends it again with the next one");
     }
 }
 
 #[test]
-fn what_is_resolved_is_approved_only_if_it_says_so() {
+fn a_resolved_interrupt_is_approved_only_if_its_payload_approves_it() {
     let decision = |status: &str, payload: Value| {
         let resume: Resume = serde_json::from_value(json!({"interruptId": "i", "status": status, "payload": payload})).unwrap();
         resume.decision()

@@ -7,7 +7,7 @@ fn attachment(media_type: &str, source: Value) -> Value {
 }
 
 #[test]
-fn what_a_client_was_told_and_sends_back_is_what_it_was() {
+fn parts_that_a_client_sends_back_are_unchanged() {
     let blocks = [
         json!({"type": "text", "text": "see"}),
         attachment("image/png", json!({"base64": "aGV5"})),

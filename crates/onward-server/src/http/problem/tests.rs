@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_problem_tells_its_causes_once() {
+fn a_problem_names_its_causes_once() {
     let source = onward_core::Name::new("").unwrap_err();
     let problem = Problem::from(RuntimeError::IdInvalid { what: "signal id", source });
     assert_eq!(problem.detail, "the signal id is invalid: a name must not be empty");

@@ -18,7 +18,7 @@ impl std::io::Write for Written {
 }
 
 #[test]
-fn warnings_of_the_engine_become_lines_and_others_say_nothing() {
+fn warnings_of_the_engine_become_lines_and_others_do_not() {
     let written = Written::default();
     let trace = Trace::to(Format::Json, Level::Info, Box::new(written.clone()));
     tracing::subscriber::with_default(EngineEvents::new(trace.to.as_ref().unwrap()), || {

@@ -57,7 +57,7 @@ fn a_secret_of_the_sender_must_be_usable_and_not_guessable() {
 
 /// HK2, HK4.
 #[test]
-fn what_is_not_a_hook_file_is_refused_without_telling_what_is_in_it() {
+fn an_invalid_webhook_file_is_refused_without_revealing_its_content() {
     let directory = tempfile::tempdir().unwrap();
     let file = WebhookFile::at(directory.path().join(WEBHOOKS_FILE));
     assert!(file.read().unwrap_err().is_missing());

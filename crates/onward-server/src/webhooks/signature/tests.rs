@@ -126,7 +126,7 @@ fn while_secrets_change_both_are_good_and_several_signatures_are_looked_at() {
 }
 
 #[test]
-fn github_signs_the_body_and_what_it_does_not_sign_tells_nothing() {
+fn github_signs_the_body_and_an_unsigned_delivery_id_changes_nothing() {
     let entry = webhook(Format::github(), &[("It's a Secret to Everybody", None)]);
     let body = "Hello, World!";
     // The example of GitHub's documentation.

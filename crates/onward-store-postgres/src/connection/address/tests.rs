@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_an_address_says_of_tls_is_taken_out_of_it() {
+fn tls_settings_are_taken_out_of_an_address() {
     let tls_settings = |mode: &str, root: &str| TlsMode { mode: Some(mode.to_owned()), root: Some(root.to_owned()) };
     for (address, rest, found) in [
         ("postgres://me@h/db", "postgres://me@h/db", TlsMode::default()),

@@ -19,7 +19,7 @@ fn mutated_notifications_never_panic_and_read_back() {
 }
 
 #[test]
-fn what_is_said_is_heard_and_nonsense_is_passed_over() {
+fn a_notification_is_parsed_and_nonsense_is_ignored() {
     let notice = Notice {
         due: Some(Timestamp(7)),
         has_deliveries: true,
@@ -28,16 +28,16 @@ fn what_is_said_is_heard_and_nonsense_is_passed_over() {
         broadcasts: BTreeSet::from([3, 4]),
         is_cut: false,
     };
-    let heard = parse(&notice.payload("me")).expect("it has a server");
-    assert_eq!(heard, ("me".to_owned(), notice));
-    assert_eq!(parse("me\n?\ng\n\u{e9}\nea\nd-1\nl").map(|heard| heard.1), Some(Notice::default()));
+    let parsed = parse(&notice.payload("me")).expect("it has a server");
+    assert_eq!(parsed, ("me".to_owned(), notice));
+    assert_eq!(parse("me\n?\ng\n\u{e9}\nea\nd-1\nl").map(|parsed| parsed.1), Some(Notice::default()));
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_and_that_is_said() {
+fn what_does_not_fit_is_left_out_and_the_message_is_marked() {
     let notice = Notice { grown: (0..1_000).map(|number| (run(&format!("run-{number}")), false)).collect(), ..Notice::default() };
     let payload = notice.payload("me");
     assert!(payload.len() < 8_000);
-    let heard = parse(&payload).expect("it has a server").1;
-    assert!(heard.grown.len() > 300 && heard.is_cut);
+    let parsed = parse(&payload).expect("it has a server").1;
+    assert!(parsed.grown.len() > 300 && parsed.is_cut);
 }

@@ -18,7 +18,7 @@ async fn resolved(attachments: &Attachments, hashes: &[&str]) -> Result<String, 
 
 /// AM1.
 #[tokio::test]
-async fn what_is_too_large_is_told_and_the_latest_are_shown() {
+async fn attachments_that_are_too_large_become_notes_and_the_latest_are_shown() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b, c, huge] = [[1; 6].as_slice(), &[2; 6], &[0; 4], &[0; 11]].map(|bytes| {
         std::fs::write(folder.path().join(hash_of(bytes)), bytes).unwrap();
@@ -35,7 +35,7 @@ async fn what_is_too_large_is_told_and_the_latest_are_shown() {
 
 /// AM3.
 #[tokio::test]
-async fn bytes_that_are_not_those_of_their_hash_are_told_as_damaged() {
+async fn bytes_that_are_not_those_of_their_hash_are_reported_as_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let hash = hash_of(b"seven");
     std::fs::write(folder.path().join(&hash), "eleven").unwrap();
@@ -45,9 +45,9 @@ async fn bytes_that_are_not_those_of_their_hash_are_told_as_damaged() {
         assert_eq!((error.code(), error.is_retryable()), ("attachment_damaged", true));
         let mut late = request(&[&hash]);
         put_in_place(&mut late, Some(&attachments), true).await.unwrap();
-        let told =
+        let note =
             format!("[an attachment {hash} of type image/png, which is damaged: its bytes are not those that were attached]");
-        assert_eq!(late.messages[0].blocks, [Block::text(told)]);
+        assert_eq!(late.messages[0].blocks, [Block::text(note)]);
     }
 }
 
@@ -83,7 +83,7 @@ async fn a_worker_without_attachment_store_reports_it() {
 
 /// AM2.
 #[tokio::test]
-async fn what_cannot_be_read_now_is_not_told_as_missing() {
+async fn what_cannot_be_read_now_is_not_reported_as_missing() {
     let down = Attachments::found_by(|_| async { Err(Failure::new("down", "gone fishing")) });
     for is_late in [false, true] {
         let error = put_in_place(&mut request(&[&hash_of(b"ab")]), Some(&down), is_late).await.unwrap_err();

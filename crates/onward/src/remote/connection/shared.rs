@@ -152,7 +152,7 @@ impl Shared {
     }
 
     /// Sends a frame that gets a response, across lost connections.
-    pub fn ask(&self, frame: impl FnOnce(u64) -> WorkerFrame) -> ReplyWaiter {
+    pub fn request(&self, frame: impl FnOnce(u64) -> WorkerFrame) -> ReplyWaiter {
         let request = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let frame = frame(request);
@@ -295,7 +295,7 @@ impl Shared {
     }
 
     pub fn release(&self, run: RunKey, epoch: Epoch) {
-        drop(self.ask(|request| WorkerFrame::Release(wire::ReleaseRun { request, run, epoch })));
+        drop(self.request(|request| WorkerFrame::Release(wire::ReleaseRun { request, run, epoch })));
     }
 }
 

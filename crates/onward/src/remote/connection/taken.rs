@@ -139,7 +139,7 @@ impl Shared {
     /// Reports to the server that a received task was not started.
     pub async fn give_back_task(&self, task: Task) {
         let (id, claim, report) = (task.id.clone(), task.claim, task.not_started());
-        let reply = self.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task: task.id, claim, report }));
+        let reply = self.request(|request| WorkerFrame::Report(wire::ReportTask { request, task: task.id, claim, report }));
         drop(reply.outcome().await);
         self.end_task(id, claim);
     }

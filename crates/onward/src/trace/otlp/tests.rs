@@ -3,7 +3,7 @@
 use super::Otlp;
 
 #[test]
-fn the_environment_says_where_spans_go() {
+fn the_environment_sets_where_spans_go() {
     let read = |variables: &'static [(&str, &str)]| {
         Otlp::from_variables(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string()))
     };

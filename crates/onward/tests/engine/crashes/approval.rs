@@ -8,9 +8,9 @@ use onward::{Builder, Decide, RunView, join_all};
 use onward_core::view::{Awaited, AwaitedKind};
 use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply, When};
 
-use super::conversation::{Till, asked, awaits, with_model};
+use super::conversation::{Till, awaits, requests_of, with_model};
 use super::stage::{Actor, insist};
-use super::{Left, Story};
+use super::{Left, Scenario};
 
 /// Gets four answers: the payment, its confirmation, the summary, and goodbye.
 async fn cashier(ctx: AgentCtx, first: String) -> Result<u32> {
@@ -51,7 +51,7 @@ impl Approval {
     }
 }
 
-impl Story for Approval {
+impl Scenario for Approval {
     const ANSWERS: u64 = 4;
 
     async fn new() -> Self {
@@ -77,17 +77,17 @@ impl Story for Approval {
         insist(|| async { first.engine().await.start::<u32, _>("cashier", "pay the bill").id("c").await }).await;
         let run = client.run::<u32>("c").unwrap();
         let question = |view: &RunView| view.awaiting.iter().find(|awaited| awaited.kind == AwaitedKind::Approval).map(id);
-        let asked = insist(|| run.until(|view| question(view).is_some())).await;
-        let asked = question(&asked).expect("it was waited for");
+        let view = insist(|| run.until(|view| question(view).is_some())).await;
+        let approval_id = question(&view).expect("it was waited for");
         let decide = || Decide { approved: true, feedback: None, decided_by: None, decision_id: "yes".to_owned() };
-        insist(|| client.decide_approval(&asked, decide())).await;
+        insist(|| client.decide_approval(&approval_id, decide())).await;
         insist(|| run.until(|view| awaits(view, MESSAGE))).await;
         insist(|| run.message("thank you").id("thanks")).await;
         assert_eq!(insist(|| run.result()).await, 2);
     }
 
-    fn asked(&self) -> Vec<String> {
-        asked(&self.model)
+    fn requests(&self) -> Vec<String> {
+        requests_of(&self.model)
     }
 
     fn paid(&self) -> usize {
@@ -98,7 +98,7 @@ impl Story for Approval {
         let run = &left.runs[0];
         assert_eq!((left.runs.len(), run.entries, run.tasks.len(), left.paid), (1, 7, 5, 1), "{left:?}");
         assert_eq!(run.decided, [(true, "yes".to_owned())]);
-        let last = left.asked.last().unwrap();
+        let last = left.requests.last().unwrap();
         assert!(last.contains("42 cents were paid.") && !last.contains("pay the bill"), "the summary is in its place: {last}");
     }
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::stage::{Actor, insist};
-use super::{Left, Story};
+use super::{Left, Scenario};
 
 /// Gets three answers: the first calls tools, and a message arrives while they run.
 async fn conversation(ctx: AgentCtx, first: String) -> Result<u32> {
@@ -61,7 +61,7 @@ impl Till {
 }
 
 /// Returns the requests to the model, in order.
-pub fn asked(model: &ScriptedModel) -> Vec<String> {
+pub fn requests_of(model: &ScriptedModel) -> Vec<String> {
     model.requests().into_iter().map(|request| request.body.to_string()).collect()
 }
 
@@ -98,7 +98,7 @@ impl Conversation {
     }
 }
 
-impl Story for Conversation {
+impl Scenario for Conversation {
     const ANSWERS: u64 = 3;
 
     async fn new() -> Self {
@@ -130,8 +130,8 @@ impl Story for Conversation {
         self.client.lock().unwrap().take();
     }
 
-    fn asked(&self) -> Vec<String> {
-        asked(&self.model)
+    fn requests(&self) -> Vec<String> {
+        requests_of(&self.model)
     }
 
     fn paid(&self) -> usize {
@@ -141,6 +141,6 @@ impl Story for Conversation {
     fn judge(left: &Left) {
         let run = &left.runs[0];
         assert_eq!((left.runs.len(), run.entries, run.tasks.len(), left.paid), (1, 8, 5, 1), "{left:?}");
-        assert_eq!(run.heard, [r#""and be quick""#, r#""thank you""#]);
+        assert_eq!(run.signals, [r#""and be quick""#, r#""thank you""#]);
     }
 }

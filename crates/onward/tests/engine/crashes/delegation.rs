@@ -8,9 +8,9 @@ use onward::prelude::*;
 use onward::{Builder, join_all};
 use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply, When};
 
-use super::conversation::{Till, asked, with_model};
+use super::conversation::{Till, requests_of, with_model};
 use super::stage::{Actor, insist};
-use super::{Left, Story};
+use super::{Left, Scenario};
 
 /// Executes its task with tools.
 async fn clerk(ctx: AgentCtx, task: String) -> Result<String> {
@@ -33,13 +33,13 @@ pub struct Delegation {
     till: Till,
 }
 
-impl Story for Delegation {
+impl Scenario for Delegation {
     const ANSWERS: u64 = 4;
 
     async fn new() -> Self {
         let model = ScriptedModel::start().await.unwrap();
-        let rule = |says: &str, turn: usize, answer: ScriptedReply| {
-            let when = When { user_says: Some(says.to_owned()), turn: Some(turn), ..When::default() };
+        let rule = |text: &str, turn: usize, answer: ScriptedReply| {
+            let when = When { user_says: Some(text.to_owned()), turn: Some(turn), ..When::default() };
             Rule { when, answer, times: None }
         };
         model.rule(rule("see to the bill", 0, ScriptedReply::call("clerk", r#"{"task":"pay 42 cents"}"#)));
@@ -65,8 +65,8 @@ impl Story for Delegation {
         assert_eq!((outcome.stop, outcome.text.as_str()), (Stop::Done, "The clerk has paid."));
     }
 
-    fn asked(&self) -> Vec<String> {
-        asked(&self.model)
+    fn requests(&self) -> Vec<String> {
+        requests_of(&self.model)
     }
 
     fn paid(&self) -> usize {

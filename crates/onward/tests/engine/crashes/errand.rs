@@ -9,21 +9,21 @@ use onward::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::stage::{Actor, insist};
-use super::{Left, Story};
+use super::{Left, Scenario};
 
 /// Messages to the child, each sent when the previous one was answered.
 const WORDS: [&str; 3] = ["one", "two", "end"];
 
 #[derive(Default, Serialize, Deserialize)]
-struct Told {
+struct TurnState {
     helper: Option<Spawned<Vec<String>>>,
     words: usize,
 }
 
 async fn boss(ctx: AgentCtx, first: String) -> Result<Vec<String>> {
     ctx.append(Role::User, &first).await?;
-    ctx.turns(Told::default(), async |told: Told| {
-        let helper = match told.helper {
+    ctx.turns(TurnState::default(), async |state: TurnState| {
+        let helper = match state.helper {
             Some(helper) => helper,
             None => ctx.spawn("helper", "fetch what I say")?,
         };
@@ -31,10 +31,10 @@ async fn boss(ctx: AgentCtx, first: String) -> Result<Vec<String>> {
             assert_eq!(from.as_ref(), Some(helper.run_id()));
             ctx.append(Role::User, &value).await?;
         }
-        helper.message(&ctx, WORDS[told.words])?;
-        let words = told.words + 1;
+        helper.message(&ctx, WORDS[state.words])?;
+        let words = state.words + 1;
         if words < WORDS.len() {
-            return Ok(Turn::Await(Told { helper: Some(helper), words }, MESSAGE));
+            return Ok(Turn::Await(TurnState { helper: Some(helper), words }, MESSAGE));
         }
         let fetched = helper.result(&ctx).await?;
         ctx.append(Role::Assistant, &fetched).await?;
@@ -63,7 +63,7 @@ async fn helper(ctx: AgentCtx, task: String) -> Result<Vec<String>> {
 #[derive(Clone)]
 pub struct Errand;
 
-impl Story for Errand {
+impl Scenario for Errand {
     const ANSWERS: u64 = 0;
 
     async fn new() -> Self {
@@ -87,8 +87,8 @@ impl Story for Errand {
     fn judge(left: &Left) {
         let shape: Vec<(usize, usize)> = left.runs.iter().map(|run| (run.entries, run.tasks.len())).collect();
         assert_eq!(shape, [(4, 0), (4, 2)], "a run and the one child that it has: {left:?}");
-        let heard: Vec<&[String]> = left.runs.iter().map(|run| &run.heard[..]).collect();
-        assert_eq!(heard[0], [r#""here is number one""#, r#""here is number two""#]);
-        assert_eq!(heard[1], WORDS.map(|word| format!("{word:?}")));
+        let signals: Vec<&[String]> = left.runs.iter().map(|run| &run.signals[..]).collect();
+        assert_eq!(signals[0], [r#""here is number one""#, r#""here is number two""#]);
+        assert_eq!(signals[1], WORDS.map(|word| format!("{word:?}")));
     }
 }

@@ -18,7 +18,7 @@ pub struct Left {
     /// All runs by their kinds: ids of spawned runs differ.
     pub runs: Vec<LeftRun>,
     /// Requests to the model, without repetitions.
-    pub asked: Vec<String>,
+    pub requests: Vec<String>,
     pub paid: usize,
 }
 
@@ -31,7 +31,7 @@ pub struct LeftRun {
     pub entries: usize,
     pub tasks: Vec<LeftTask>,
     /// The signals, in the order of arrival.
-    pub heard: Vec<String>,
+    pub signals: Vec<String>,
     /// The decisions, likewise.
     pub decided: Vec<(bool, String)>,
     pub abandoned: usize,
@@ -103,7 +103,7 @@ impl Read {
     async fn run(&mut self, client: &Onward, head: &RunHead) -> Result<LeftRun, onward::Error> {
         let run = client.run::<serde_json::Value>(head.key.id.as_str())?;
         let (mut leaf, mut entries, mut total) = (None, 0, LedgerSum::default());
-        let (mut tasks, mut heard, mut decided, mut abandoned) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut tasks, mut signals, mut decided, mut abandoned) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut calls: BTreeMap<(u32, CallId), Call> = BTreeMap::new();
         for generation in 0..=head.generation {
             let log = run.log_of(generation).await?;
@@ -143,7 +143,7 @@ impl Read {
                         let (input, output) = (text(&scheduled.input), text(&event.output));
                         tasks.push(LeftTask { generation, call_id, kind, input, output, spent });
                     }
-                    Event::SignalReceived(event) => heard.push(text(&event.payload)),
+                    Event::SignalReceived(event) => signals.push(text(&event.payload)),
                     Event::ApprovalDecided(event) => decided.push((event.approved, event.decision_id.clone())),
                     // What a branch abandons depends on when it was requested.
                     Event::SegmentAbandoned(event) if event.divergence.attempted.starts_with("a branch from ") => {}
@@ -161,7 +161,7 @@ impl Read {
         self.calls.extend(calls.into_values());
         tasks.sort_by(|a, b| (a.generation, &a.call_id).cmp(&(b.generation, &b.call_id)));
         let (kind, leaf) = (head.kind.to_string(), leaf.map(|leaf| leaf.to_string()));
-        Ok(LeftRun { kind, status: head.status, leaf, entries, tasks, heard, decided, abandoned })
+        Ok(LeftRun { kind, status: head.status, leaf, entries, tasks, signals, decided, abandoned })
     }
 
     fn charge(&mut self, head: &RunHead, model: &str, day: u32, sum: &LedgerSum) {
@@ -197,28 +197,28 @@ impl Calls {
     /// An attempt is in the ledger before its request is sent, so one whose worker died in between is there without a request.
     pub fn check(&self, answers: u64, requests: &[String], losses: u64) -> Vec<String> {
         let Calls(calls) = self;
-        let mut asked: Vec<String> = Vec::new();
+        let mut distinct: Vec<String> = Vec::new();
         for request in requests {
-            if !asked.contains(request) {
-                asked.push(request.clone());
+            if !distinct.contains(request) {
+                distinct.push(request.clone());
             }
         }
         assert_eq!(
-            (calls.len() as u64, asked.len() as u64),
+            (calls.len() as u64, distinct.len() as u64),
             (answers, answers),
-            "calls, and what was asked: {calls:?} {requests:?}"
+            "calls, and requests: {calls:?} {requests:?}"
         );
-        for (call, body) in calls.iter().zip(&asked) {
+        for (call, body) in calls.iter().zip(&distinct) {
             let spent = call.spent.as_ref().expect("every call has an answer");
             let count = requests.iter().filter(|request| *request == body).count();
             let unbegun = call.ended.iter().filter(|ended| ended.spend.is_empty()).count();
             let whole = || call.ended.iter().filter(|ended| ended.failure_code.is_none() && !ended.spend.is_empty());
             assert!(whole().count() <= count, "{count} requests, but more answers: {call:?}");
             assert!(count + unbegun <= call.began.len(), "{count} requests, one attempt for each: {call:?}");
-            assert!(whole().all(|ended| anywhere(&ended.spend) == *spent), "the same was asked, it cost the same: {call:?}");
+            assert!(whole().all(|ended| anywhere(&ended.spend) == *spent), "the same request costs the same: {call:?}");
         }
         let again = calls.iter().map(|call| call.began.len() as u64).sum::<u64>() - answers;
         assert!(again <= losses, "{again} attempts more than answers, but only {losses} were lost: {calls:?}");
-        asked
+        distinct
     }
 }

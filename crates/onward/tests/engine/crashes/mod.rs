@@ -35,7 +35,7 @@ use turning::Turning;
 const ENDS_IN: Duration = Duration::from_secs(300);
 
 /// A scenario for two processes and a client.
-trait Story: Clone + 'static {
+trait Scenario: Clone + 'static {
     /// Number of model answers without a death.
     const ANSWERS: u64;
 
@@ -51,7 +51,7 @@ trait Story: Clone + 'static {
     async fn talk(&self, client: &Onward, first: &Actor);
 
     /// Returns the requests to models, in order.
-    fn asked(&self) -> Vec<String> {
+    fn requests(&self) -> Vec<String> {
         Vec::new()
     }
 
@@ -94,10 +94,10 @@ async fn begin(builder: Builder) -> Onward {
 }
 
 /// Executes the scenario once.
-async fn play<S: Story>(stage: Stage, plan: Plan) -> Played {
+async fn play<S: Scenario>(stage: Stage, plan: Plan) -> Played {
     let lost_before = stage.seen.losses();
-    let story = S::new().await;
-    let [one, other] = [story.clone(), story.clone()];
+    let scenario = S::new().await;
+    let [one, other] = [scenario.clone(), scenario.clone()];
     let first = actor(&stage, &plan.first, move |builder| one.first(builder));
     let second = actor(&stage, &plan.second, move |builder| other.second(builder));
     let server = stage.server(plan.server.clone());
@@ -107,13 +107,13 @@ async fn play<S: Story>(stage: Stage, plan: Plan) -> Played {
             None => std::future::pending().await,
         }
     };
-    let told = async {
+    let played = async {
         let client = begin(stage.builder(None).await.0).await;
-        story.talk(&client, &first).await;
+        scenario.talk(&client, &first).await;
         insist(|| left::look(&client)).await
     };
     let (runs, model_calls) = tokio::select! {
-        seen = told => seen,
+        seen = played => seen,
         () = first.live() => unreachable!(),
         () = second.live() => unreachable!(),
         () = serving => unreachable!(),
@@ -121,13 +121,13 @@ async fn play<S: Story>(stage: Stage, plan: Plan) -> Played {
     let actors = [Some(&first), Some(&second), server.as_ref()];
     let deaths = actors.iter().flatten().map(|actor| actor.deaths()).sum();
     let unseen = if stage.sees_all() { 0 } else { u64::from(deaths) };
-    let asked = model_calls.check(S::ANSWERS, &story.asked(), stage.seen.losses() - lost_before + unseen);
-    let left = Left { runs, asked, paid: story.paid() };
+    let requests = model_calls.check(S::ANSWERS, &scenario.requests(), stage.seen.losses() - lost_before + unseen);
+    let left = Left { runs, requests, paid: scenario.paid() };
     Played { left, calls: actors.map(|actor| actor.map_or(Calls::default(), Actor::calls)), deaths }
 }
 
 /// Executes every plan on a separate stage, several at a time, and compares.
-async fn matrix<S: Story>(chance: &Chance, plans: Vec<Plan>, stage: impl Fn() -> Stage) {
+async fn matrix<S: Scenario>(chance: &Chance, plans: Vec<Plan>, stage: impl Fn() -> Stage) {
     let first = stage();
     let at_once = first.at_once();
     let expected = play::<S>(first, Plan::default()).await.left;
@@ -157,7 +157,7 @@ async fn matrix<S: Story>(chance: &Chance, plans: Vec<Plan>, stage: impl Fn() ->
 }
 
 /// Counts the calls without a death.
-async fn counted<S: Story>(stage: impl Fn() -> Stage) -> Counted {
+async fn counted<S: Scenario>(stage: impl Fn() -> Stage) -> Counted {
     // Which process dispatches outbox messages varies: the smaller number counts, so that most deaths happen.
     let Played { left, mut calls, .. } = play::<S>(stage(), Plan::default()).await;
     for (calls, other) in calls.iter_mut().zip(play::<S>(stage(), Plan::default()).await.calls) {
@@ -174,7 +174,7 @@ async fn counted<S: Story>(stage: impl Fn() -> Stage) -> Counted {
 }
 
 /// Executes every single death, and some of the doubles.
-async fn singles_and_doubles<S: Story>(doubles: u64, stage: impl Fn() -> Stage) {
+async fn singles_and_doubles<S: Scenario>(doubles: u64, stage: impl Fn() -> Stage) {
     let mut chance = Chance::new();
     let counted = counted::<S>(&stage).await;
     let mut plans = chance.some(doubles, counted.doubles());
@@ -183,7 +183,7 @@ async fn singles_and_doubles<S: Story>(doubles: u64, stage: impl Fn() -> Stage) 
 }
 
 /// Executes some of the single deaths, and some of the doubles.
-async fn some<S: Story>(singles: u64, doubles: u64, stage: impl Fn() -> Stage) {
+async fn some<S: Scenario>(singles: u64, doubles: u64, stage: impl Fn() -> Stage) {
     let mut chance = Chance::new();
     let counted = counted::<S>(&stage).await;
     let mut plans = chance.some(doubles, counted.doubles());

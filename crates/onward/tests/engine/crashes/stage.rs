@@ -305,9 +305,9 @@ impl Actor {
 }
 
 /// Repeats until there is a response: the process may have died meanwhile. For idempotent requests only.
-pub async fn insist<T, E, F: IntoFuture<Output = Result<T, E>>>(ask: impl Fn() -> F) -> T {
+pub async fn insist<T, E, F: IntoFuture<Output = Result<T, E>>>(call: impl Fn() -> F) -> T {
     loop {
-        match tokio::time::timeout(PATIENCE, ask().into_future()).await {
+        match tokio::time::timeout(PATIENCE, call().into_future()).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(_)) | Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
         }

@@ -7,9 +7,9 @@ use onward::prelude::*;
 use onward::{Builder, Entry, RunHandle};
 use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply};
 
-use super::conversation::{asked, awaits, with_model};
+use super::conversation::{awaits, requests_of, with_model};
 use super::stage::{Actor, insist};
-use super::{Left, Story};
+use super::{Left, Scenario};
 
 /// Answers the last message, until that is about a bill.
 async fn front(ctx: AgentCtx, first: String) -> Result<String> {
@@ -42,11 +42,11 @@ async fn back(ctx: AgentCtx, system: String) -> Result<String> {
 }
 
 /// Returns the conversation, once its last message is this one, is answered, and the run waits for the next.
-async fn answered(run: &RunHandle<String>, said: &str) -> Vec<Entry> {
-    let is_said = |entry: &Entry| entry.content.read::<String>().is_ok_and(|text| text == said);
+async fn answered(run: &RunHandle<String>, message: &str) -> Vec<Entry> {
+    let is_message = |entry: &Entry| entry.content.read::<String>().is_ok_and(|text| text == message);
     insist(|| async {
         let entries = run.entries().limit(100).await.map_err(|error| error.to_string())?.entries;
-        let is_answered = matches!(&entries[..], [.., last, answer] if answer.role.as_str() == "assistant" && is_said(last));
+        let is_answered = matches!(&entries[..], [.., last, answer] if answer.role.as_str() == "assistant" && is_message(last));
         let waits = awaits(&run.view().await.map_err(|error| error.to_string())?, MESSAGE);
         if is_answered && waits { Ok(entries) } else { Err(format!("{} entries", entries.len())) }
     })
@@ -58,13 +58,13 @@ pub struct Turning {
     model: Arc<ScriptedModel>,
 }
 
-impl Story for Turning {
+impl Scenario for Turning {
     const ANSWERS: u64 = 4;
 
     async fn new() -> Self {
         let model = ScriptedModel::start().await.unwrap();
-        for (said, answer) in [("hello", "Hi."), ("one", "First."), ("two", "Second."), ("bill", "It is enough.")] {
-            model.rule(Rule::when_user_says(said, ScriptedReply::text(answer)));
+        for (message, answer) in [("hello", "Hi."), ("one", "First."), ("two", "Second."), ("bill", "It is enough.")] {
+            model.rule(Rule::when_user_says(message, ScriptedReply::text(answer)));
         }
         Turning { model: Arc::new(model) }
     }
@@ -89,13 +89,13 @@ impl Story for Turning {
         assert_eq!(insist(|| run.result()).await, "It is enough.");
     }
 
-    fn asked(&self) -> Vec<String> {
-        asked(&self.model)
+    fn requests(&self) -> Vec<String> {
+        requests_of(&self.model)
     }
 
     fn judge(left: &Left) {
         let run = &left.runs[0];
         assert_eq!((left.runs.len(), run.kind.as_str(), run.tasks.len()), (1, "back", 4), "{left:?}");
-        assert_eq!(run.heard, [r#""one""#, r#""is there a bill""#]);
+        assert_eq!(run.signals, [r#""one""#, r#""is there a bill""#]);
     }
 }

@@ -252,8 +252,8 @@ impl<'a> Model<'a> {
 
     /// Answers one of two tasks; returns whether a line has scheduled it.
     fn answer_pair(&mut self, call_id: &[u32], answer: Result<u64, String>) -> bool {
-        let asked = |line: &Line| line.pair.as_ref().and_then(|pair| pair.tasks.iter().position(|task| task == call_id));
-        let Some((line, task)) = self.lines.iter().enumerate().find_map(|(at, line)| Some((at, asked(line)?))) else {
+        let task_position = |line: &Line| line.pair.as_ref().and_then(|pair| pair.tasks.iter().position(|task| task == call_id));
+        let Some((line, task)) = self.lines.iter().enumerate().find_map(|(at, line)| Some((at, task_position(line)?))) else {
             return false;
         };
         if let Some(pair) = &mut self.lines[line].pair {
@@ -484,7 +484,7 @@ impl<'a> Model<'a> {
                 self.lines[line].wait = Wait::Done;
                 return self.line_done(line);
             };
-            match self.ask(line, op) {
+            match self.execute(line, op) {
                 Ok(text) => {
                     // Registering a handler has no outcome.
                     self.lines[line].seen.extend(Some(text).filter(|text| !text.is_empty()));
@@ -512,7 +512,7 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the outcome of an operation, or what it waits for.
-    fn ask(&mut self, line: usize, op: &'a Op) -> Result<String, Wait> {
+    fn execute(&mut self, line: usize, op: &'a Op) -> Result<String, Wait> {
         let count = |model: &Model, name: usize| model.mailbox.iter().filter(|(_, other, _)| *other == name).count();
         match op {
             Op::Task | Op::Step | Op::Sleep | Op::Child | Op::Approval => {

@@ -54,13 +54,13 @@ pub fn check_forks(world: &World, build: &Build, mutant: Option<Mutant>) {
         outside.take_note_of(&fork);
         run_to_end(&mut fork, &mut outside, build);
         let model = Model::read_as(program, fork.log(), mutant);
-        let story = || format!("forked at {index}: {program:?}\n{}", fork.log().to_json_lines());
+        let describe = || format!("forked at {index}: {program:?}\n{}", fork.log().to_json_lines());
         assert!(
             fork.output().ends_with(&tail(&model.lines[0].seen)),
             "{} is not {:?}\n{}",
             fork.output(),
             model.lines[0].seen,
-            story()
+            describe()
         );
         check_records(fork.log());
     }

@@ -90,8 +90,8 @@ fn body(record: &Record) -> Vec<u8> {
 fn stored(file: &str, make: impl FnOnce() -> String) -> String {
     let path = directory().join(file);
     if !path.exists() {
-        let asked = std::env::var("ONWARD_RECORD_GOLDEN").is_ok_and(|value| value == "1");
-        assert!(asked, "{file} is missing; record it with ONWARD_RECORD_GOLDEN=1 cargo test -p onward --test golden");
+        let records = std::env::var("ONWARD_RECORD_GOLDEN").is_ok_and(|value| value == "1");
+        assert!(records, "{file} is missing; record it with ONWARD_RECORD_GOLDEN=1 cargo test -p onward --test golden");
         std::fs::write(&path, make()).expect("a golden file can be written");
     }
     std::fs::read_to_string(&path).expect("a golden file can be read")

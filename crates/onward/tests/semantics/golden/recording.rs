@@ -93,7 +93,7 @@ pub fn branched() -> Log {
 pub fn handed() -> Log {
     let mut world = World::new_agent(workflows::handed, &());
     run_until_idle(&mut world);
-    let asked = call_ids(&world, |event| if let Event::ChildAwaited(event) = event { Some(&event.call_id) } else { None });
+    let awaited = call_ids(&world, |event| if let Event::ChildAwaited(event) = event { Some(&event.call_id) } else { None });
     let started = world.log().events().find_map(|(_, event)| match event {
         Event::ChildStarted(event) => Some(event.child.clone()),
         _ => None,
@@ -104,7 +104,7 @@ pub fn handed() -> Log {
     world.input(SignalReceived { name, payload, signal_id: None, sender }).expect("an open run takes signals");
     input(
         &mut world,
-        ChildCompleted { call_id: asked[0].clone(), output: json("\"the Danube\""), child: Some(child), spent: None },
+        ChildCompleted { call_id: awaited[0].clone(), output: json("\"the Danube\""), child: Some(child), spent: None },
     );
     world.past_logs()[0].clone()
 }

@@ -34,8 +34,9 @@ pub async fn handed(ctx: AgentCtx, _: ()) -> Result<String> {
     first.message(&ctx, "be quick")?;
     let found = first.result(&ctx).await?;
     second.cancel(&ctx);
-    for heard in ctx.signal("message").drain_with_sender::<String>()? {
-        ctx.append("user", &format!("{}: {}", heard.from.map_or_else(String::new, |from| from.to_string()), heard.value)).await?;
+    for signal in ctx.signal("message").drain_with_sender::<String>()? {
+        ctx.append("user", &format!("{}: {}", signal.from.map_or_else(String::new, |from| from.to_string()), signal.value))
+            .await?;
     }
     ctx.append("tool", &found).await?;
     ctx.handoff("billing", &found).await
@@ -60,8 +61,8 @@ pub async fn tasks(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     let canceled = ctx.task::<u32>("canceled", &());
     canceled.cancel();
     let canceled = canceled.await;
-    let said = |answer: Result<u32>| answer.map_or_else(|failure| failure.message, |n| n.to_string());
-    Ok(settled.into_iter().chain([canceled]).map(said).collect())
+    let text = |answer: Result<u32>| answer.map_or_else(|failure| failure.message, |n| n.to_string());
+    Ok(settled.into_iter().chain([canceled]).map(text).collect())
 }
 
 /// Spends under a budget that it sets itself, and branches by what is left.

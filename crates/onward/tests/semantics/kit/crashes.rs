@@ -51,7 +51,7 @@ fn a_step_that_lost_a_select_keeps_the_answer_it_was_given() {
 #[test]
 fn a_crash_loses_no_answer_of_a_task_child_approval_promise_update_or_signal() {
     async fn code(ctx: Ctx, _: ()) -> Result<String> {
-        let mut said = Vec::new();
+        let mut rounds = Vec::new();
         ctx.update("note", |text: String| Ok(text.len()));
         for round in 0..2u32 {
             let task: u32 = ctx.task("work", &round).retry(3).await?;
@@ -59,9 +59,9 @@ fn a_crash_loses_no_answer_of_a_task_child_approval_promise_update_or_signal() {
             let approval = ctx.approval("ship", "Ship?").await?;
             let promise: u32 = ctx.promise("paid").await?;
             let signal: u32 = ctx.signal("go").recv().await?;
-            said.push(format!("{task} {child} {} {promise} {signal}", approval.approved));
+            rounds.push(format!("{task} {child} {} {promise} {signal}", approval.approved));
         }
-        Ok(said.join(", "))
+        Ok(rounds.join(", "))
     }
     let work = |round: u32, attempt| if attempt <= round { Err(busy()) } else { Ok(round * 10 + attempt) };
     let script = Script::new(code, &())

@@ -39,7 +39,7 @@ impl Outside {
 }
 
 #[test]
-fn code_that_asks_for_another_task_in_the_second_run_is_not_deterministic() {
+fn code_that_schedules_another_task_in_the_second_run_is_not_deterministic() {
     async fn kind(ctx: Ctx, _: ()) -> Result<u32> {
         let kind = format!("kind-{}", ctx.dep::<Outside>().next() % 2);
         ctx.task(&kind, &()).await
@@ -75,7 +75,7 @@ fn code_that_hands_over_another_value_in_the_second_run_is_not_deterministic() {
 }
 
 #[test]
-fn code_that_asks_for_more_in_the_second_run_is_not_deterministic() {
+fn code_that_makes_more_calls_in_the_second_run_is_not_deterministic() {
     async fn more(ctx: Ctx, _: ()) -> Result<u32> {
         ctx.task::<()>("t", &()).await?;
         if ctx.dep::<Outside>().next() > 0 {

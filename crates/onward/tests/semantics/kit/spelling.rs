@@ -20,8 +20,8 @@ async fn maps(ctx: Ctx, map: Map) -> Result<Map> {
     let child: Map = ctx.child("same", &kept).await?;
     ctx.send_signal("other", "map", &child)?;
     ctx.approval("a", "title").show(&child).await?;
-    let asked = ctx.signal("map").recv::<Map>().await?;
-    if asked.len() as u32 == sum { Ok(asked) } else { Err(Failure::fatal("lost").with_details(Payload::json(&asked)?)) }
+    let map = ctx.signal("map").recv::<Map>().await?;
+    if map.len() as u32 == sum { Ok(map) } else { Err(Failure::fatal("lost").with_details(Payload::json(&map)?)) }
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn words_are_shown_once_and_the_entry_adds_what_is_missing() {
 }
 
 #[test]
-fn another_attempt_that_says_the_same_is_shown_from_where_it_goes_on() {
+fn another_attempt_with_the_same_text_is_shown_from_where_it_goes_on() {
     let mut drafts = Drafts::default();
     begin(&mut drafts);
     assert_eq!(text(&mut drafts, 1, "It is s"), more("It is s"));
@@ -47,7 +47,7 @@ fn another_attempt_that_says_the_same_is_shown_from_where_it_goes_on() {
 }
 
 #[test]
-fn another_attempt_that_says_something_else_is_shown_anew() {
+fn another_attempt_with_another_text_is_shown_anew() {
     let mut drafts = Drafts::default();
     begin(&mut drafts);
     text(&mut drafts, 1, "It is s");
@@ -71,7 +71,7 @@ fn behind_a_gap_nothing_is_shown_until_the_entry_is_there() {
 }
 
 #[test]
-fn what_other_tasks_say_is_no_answer_and_two_answers_are_not_mixed() {
+fn text_of_other_tasks_is_no_answer_and_two_answers_are_not_mixed() {
     let mut drafts = Drafts::default();
     assert_eq!(drafts.push(&task_frame("9", 0, json!({"type": "text", "text": "progress"}))), NewText::Nothing);
     begin(&mut drafts);

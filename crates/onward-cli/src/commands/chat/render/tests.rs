@@ -8,7 +8,7 @@ fn of(role: &str, content: &str) -> Vec<EntryPart> {
 }
 
 #[test]
-fn words_calls_and_results_are_told_apart() {
+fn words_calls_and_results_are_distinguished() {
     assert_eq!(of("user", r#""hello""#), [EntryPart::Text("hello".to_owned())]);
     let reply = r#"{"blocks":[{"type":"reasoning","text":"hm"},{"type":"text","text":"Let me "},{"type":"text","text":"see."},
         {"type":"tool_call","id":"1","name":"add","arguments":"{\"a\":\n 1}"}],"model":"m"}"#;

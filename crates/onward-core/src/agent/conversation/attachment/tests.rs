@@ -58,12 +58,13 @@ fn an_unusable_attachment_has_a_fault_with_a_reason() {
 fn an_unusable_attachment_is_replaced_and_the_rest_is_unchanged() {
     let good = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": HASH}});
     let bad = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "?"}});
-    let told = json!({"type": "text", "text": "[an attachment that no model can be shown: its `base64` is not valid Base64]"});
+    let replacement =
+        json!({"type": "text", "text": "[an attachment that no model can be shown: its `base64` is not valid Base64]"});
     let content = |attached: &Value| {
         let result = json!({"type": "tool_result", "call_id": "c", "blocks": [attached, good]});
         json!({"text": "x", "blocks": [{"type": "text", "text": "a"}, attached, good, 7, result]})
     };
-    assert_eq!(with_faults_replaced(&Payload::json(&content(&bad)).unwrap()), Some(content(&told)));
+    assert_eq!(with_faults_replaced(&Payload::json(&content(&bad)).unwrap()), Some(content(&replacement)));
     assert_eq!(with_faults_replaced(&Payload::json(&content(&good)).unwrap()), None);
 }
 

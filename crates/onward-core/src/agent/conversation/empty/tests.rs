@@ -3,8 +3,8 @@
 use super::*;
 
 #[test]
-fn a_message_without_a_word_says_nothing() {
-    let says = |json: &str| !is_empty_message(&Payload::from_json_text(json.to_owned()));
+fn a_message_without_a_word_is_empty() {
+    let has_content = |json: &str| !is_empty_message(&Payload::from_json_text(json.to_owned()));
     for nothing in [
         r#""""#,
         r#"{"blocks":[{"type":"tool_call","id":"a","name":"f","arguments":"{}"},{"type":"text","text":" "}]}"#,
@@ -15,7 +15,7 @@ fn a_message_without_a_word_says_nothing() {
         r#"{"blocks":[]}"#,
         r#"{"blocks":[{"type":"text","text":""},{"type":"text","text":" "}]}"#,
     ] {
-        assert!(!says(nothing), "{nothing}");
+        assert!(!has_content(nothing), "{nothing}");
     }
     for something in [
         r#""a""#,
@@ -27,7 +27,7 @@ fn a_message_without_a_word_says_nothing() {
         r#"{"text":"","blocks":[{"type":"text","text":"a"}]}"#,
         r#"{"blocks":[{"type":"text","text":""},{"type":"attachment","media_type":"image/png","source":{"url":"http://x/y"}}]}"#,
     ] {
-        assert!(says(something), "{something}");
+        assert!(has_content(something), "{something}");
     }
     assert!(!is_empty_message(&Payload::binary("application/octet-stream", b"".to_vec())), "only the agent can interpret it");
 }

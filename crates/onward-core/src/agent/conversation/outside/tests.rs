@@ -38,8 +38,9 @@ fn unconsumed_entries_are_pending_also_carried_or_returned_ones() {
         commit(2, vec![consumed(0)]),
         commit(3, vec![consumed(0)]),
     ];
-    let said = |log: &[Record]| -> Vec<String> { pending_of(log).iter().map(|entry| entry.content.read().unwrap()).collect() };
-    assert_eq!(said(&log), ["c"]);
+    let pending_texts =
+        |log: &[Record]| -> Vec<String> { pending_of(log).iter().map(|entry| entry.content.read().unwrap()).collect() };
+    assert_eq!(pending_texts(&log), ["c"]);
     log.push(commit(4, vec![left.into()]));
-    assert_eq!(said(&log), ["b", "c"], "entries consumed on an abandoned path are pending again");
+    assert_eq!(pending_texts(&log), ["b", "c"], "entries consumed on an abandoned path are pending again");
 }

@@ -60,9 +60,9 @@ fn a_log_that_names_a_run_of_another_namespace_anywhere_is_found_out() {
 }
 
 #[test]
-fn a_parent_waits_for_the_child_it_asked_for_and_for_no_other() {
+fn a_parent_waits_for_the_child_it_started_and_for_no_other() {
     let parent = key("default", "p");
-    let asked = ChildStarted {
+    let child_started = ChildStarted {
         call_id: CallId::root(0),
         child: RunId::new("c").unwrap(),
         kind: Name::new("k").unwrap(),
@@ -83,7 +83,7 @@ fn a_parent_waits_for_the_child_it_asked_for_and_for_no_other() {
     };
     let log = [
         Record::input(Index(0), Timestamp(1), started().into()),
-        Record { index: Index(1), at: Timestamp(2), commit: Some(commit), events: vec![asked.into()] },
+        Record { index: Index(1), at: Timestamp(2), commit: Some(commit), events: vec![child_started.into()] },
     ];
     let projection = Projection::of(parent.clone(), &log).unwrap();
     let (child, other) = (RunId::new("c").unwrap(), RunId::new("x").unwrap());

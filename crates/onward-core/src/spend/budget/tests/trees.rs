@@ -35,7 +35,7 @@ struct Trees {
     now: Timestamp,
     runs: BTreeMap<RunKey, SimulatedRun>,
     outbox: Vec<OutboxMessage>,
-    heard: BTreeSet<(RunKey, String)>,
+    received: BTreeSet<(RunKey, String)>,
     attempts: Vec<Attempt>,
     /// The total by which attempts under way exceeded what was left.
     over: u64,
@@ -64,7 +64,7 @@ impl Trees {
             now,
             runs: BTreeMap::new(),
             outbox: Vec::new(),
-            heard: BTreeSet::new(),
+            received: BTreeSet::new(),
             attempts: Vec::new(),
             over: 0,
             more: 0,
@@ -167,7 +167,7 @@ impl Trees {
         match self.draw(12) {
             0..5 => self.attempt(key),
             5..8 => self.start_children(key),
-            8 => self.ask_spawned(key),
+            8 => self.await_spawned(key),
             9 => {
                 let checkpoint = None;
                 self.commit(key, vec![RunContinued { input: Payload::null(), checkpoint }.into()]);
@@ -223,8 +223,8 @@ impl Trees {
     fn start_children(&mut self, key: &RunKey) {
         let mut events = Vec::new();
         for _ in 0..=self.draw(3) {
-            let (is_spawned, asked) = (self.draw(3) == 0, (self.draw(2) == 0).then(|| self.draw(80) as u64));
-            events.push(self.child(key, is_spawned, asked).into());
+            let (is_spawned, requested) = (self.draw(3) == 0, (self.draw(2) == 0).then(|| self.draw(80) as u64));
+            events.push(self.child(key, is_spawned, requested).into());
         }
         if self.draw(8) == 0 {
             events.push(RunContinued { input: Payload::null(), checkpoint: None }.into());
@@ -237,7 +237,7 @@ impl Trees {
         self.commit(key, vec![child.into()]);
     }
 
-    fn child(&mut self, key: &RunKey, is_spawned: bool, asked: Option<u64>) -> ChildStarted {
+    fn child(&mut self, key: &RunKey, is_spawned: bool, requested: Option<u64>) -> ChildStarted {
         let run = self.runs.get_mut(key).expect("it is there");
         run.ordinal += 1;
         let (call_id, generation) = (CallId::root(run.ordinal), run.head.generation);
@@ -247,12 +247,12 @@ impl Trees {
         };
         run.spawned.extend(is_spawned.then(|| child.clone()));
         let (input, on_parent_close) = (Payload::null(), OnParentClose::Abandon);
-        let budget = asked.map(|tokens| Budget::default().tokens(tokens));
+        let budget = requested.map(|tokens| Budget::default().tokens(tokens));
         let (kind, input_hash, version) = (name("k"), Hash::of(&input), None);
         ChildStarted { call_id, child, kind, version, input_hash, input, on_parent_close, is_spawned, budget }
     }
 
-    fn ask_spawned(&mut self, key: &RunKey) {
+    fn await_spawned(&mut self, key: &RunKey) {
         let spawned = self.runs[key].spawned.clone();
         if spawned.is_empty() {
             return;
@@ -271,15 +271,15 @@ impl Trees {
             OutboxMessage::Input { to, input } => (to, input),
         };
         if let Some(once) = &input.once
-            && !self.heard.insert((to.clone(), once.key.clone()))
+            && !self.received.insert((to.clone(), once.key.clone()))
         {
             return;
         }
         let child_ended = matches!(input.event, Event::ChildCompleted(_) | Event::ChildFailed(_));
         match (self.input(&to, input.clone()), input.event) {
-            (Err(_), Event::ResultRequested(asked)) => {
+            (Err(_), Event::ResultRequested(request)) => {
                 let spent = self.runs[&to].head.budget_used();
-                self.outbox.push(answer_to(&asked.by, &to.id, Ok(Payload::null())).with_spent(spent));
+                self.outbox.push(answer_to(&request.by, &to.id, Ok(Payload::null())).with_spent(spent));
             }
             (Ok(()), _) if child_ended => self.saw("given back"),
             _ => {}
@@ -404,7 +404,7 @@ fn what_a_spawned_child_leaves_is_its_parents_again_when_it_ends() {
     trees.deliver_all();
     assert_eq!(trees.left(&root), LIMIT - 10);
     assert_eq!(trees.runs[&root].head.status, Status::Pending, "the code does not observe it");
-    trees.ask_spawned(&root);
+    trees.await_spawned(&root);
     trees.deliver_all();
     trees.check_rebuilt(&root);
     assert_eq!(trees.left(&root), LIMIT - 10, "nothing is returned twice");

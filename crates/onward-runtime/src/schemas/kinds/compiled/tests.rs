@@ -23,7 +23,7 @@ fn refused(schema: &Value, why: &str) {
 }
 
 #[test]
-fn every_violation_is_told_with_its_place_and_without_the_value() {
+fn every_violation_is_reported_with_its_place_and_without_the_value() {
     let schema = json!({
         "type": "object",
         "properties": {"id": {"type": "string"}, "lines": {"type": "array", "items": {"$ref": "#/$defs/Line"}}, "a/b": {"const": 1}},
@@ -35,9 +35,9 @@ fn every_violation_is_told_with_its_place_and_without_the_value() {
     let Checked::Done(found) = check(&schema, &json!({"lines": [{"cents": "SECRET"}, {"cents": -4242}], "a/b": 4242})) else {
         panic!()
     };
-    let mut told: Vec<(&str, &str)> = found.iter().map(|one| (one.path.as_str(), one.keyword.as_str())).collect();
-    told.sort_unstable();
-    assert_eq!(told, [("", "required"), ("/a~1b", "const"), ("/lines/0/cents", "type"), ("/lines/1/cents", "minimum")]);
+    let mut violations: Vec<(&str, &str)> = found.iter().map(|one| (one.path.as_str(), one.keyword.as_str())).collect();
+    violations.sort_unstable();
+    assert_eq!(violations, [("", "required"), ("/a~1b", "const"), ("/lines/0/cents", "type"), ("/lines/1/cents", "minimum")]);
     assert!(!format!("{found:?}").contains("SECRET") && !format!("{found:?}").contains("4242"), "{found:?}");
     let quoted = json!({"$ref": "#/$defs/a%20b~1~1", "$defs": {"a b//": {"type": "string"}}});
     assert_eq!(check(&quoted, &json!("x")), Checked::Done(Vec::new()));

@@ -86,7 +86,7 @@ fn mutated_key_files_are_refused_or_read_back_and_never_panic() {
 
 /// G2.
 #[test]
-fn what_is_not_a_key_file_is_refused_without_telling_what_is_in_it() {
+fn an_invalid_key_file_is_refused_without_revealing_its_content() {
     let directory = tempfile::tempdir().unwrap();
     let file = KeyFile::at(directory.path().join(KEYS_FILE));
     assert!(file.read().unwrap_err().is_missing());

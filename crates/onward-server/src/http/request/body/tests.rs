@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_content_type_says_what_it_is_and_means_utf_8() {
+fn a_content_type_is_compared_without_case_and_must_be_utf_8() {
     let json = |found| is_type(found, "application/json");
     for found in ["application/json", "Application/JSON ; charset=UTF-8", "application/json;charset=\"utf-8\"; x=y"] {
         assert!(json(found), "{found}");

@@ -14,19 +14,19 @@ pub struct Warnings(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
 
 impl Warnings {
     /// Returns the collector of this process: engines poll on their own threads.
-    pub fn heard() -> Warnings {
-        static HEARD: OnceLock<Warnings> = OnceLock::new();
-        let heard = HEARD.get_or_init(|| {
+    pub fn collect() -> Warnings {
+        static COLLECTOR: OnceLock<Warnings> = OnceLock::new();
+        let collector = COLLECTOR.get_or_init(|| {
             let warnings = Warnings::default();
             tracing::subscriber::set_global_default(warnings.clone()).unwrap();
             warnings
         });
-        heard.clone()
+        collector.clone()
     }
 
     pub fn about(&self, run: &str) -> Vec<BTreeMap<&'static str, String>> {
-        let said = self.0.lock().unwrap();
-        said.iter().filter(|fields| fields.get("run").is_some_and(|named| named == run)).cloned().collect()
+        let messages = self.0.lock().unwrap();
+        messages.iter().filter(|fields| fields.get("run").is_some_and(|named| named == run)).cloned().collect()
     }
 }
 

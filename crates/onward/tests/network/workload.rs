@@ -27,7 +27,7 @@ impl Ran {
 /// Number of signals that each run waits for.
 pub const SIGNALS: u64 = 3;
 
-async fn story(ctx: Ctx, n: u64) -> Result<u64> {
+async fn workload(ctx: Ctx, n: u64) -> Result<u64> {
     let ran = ctx.dep::<Ran>();
     let first = ctx
         .step("first", async || {
@@ -67,7 +67,7 @@ async fn double(ctx: TaskCtx, n: u64) -> Result<u64> {
 
 pub fn worker(url: &str, ran: &Ran) -> Builder {
     Onward::connect(url)
-        .workflow("story", story)
+        .workflow("workload", workload)
         .workflow("square", square)
         .task("double", double)
         .dep(ran.clone())
@@ -75,9 +75,9 @@ pub fn worker(url: &str, ran: &Ran) -> Builder {
 }
 
 /// Starts run `n` and sends its signals, some of them twice, however bad the network is.
-pub async fn tell(client: &Onward, n: u64) {
+pub async fn perform(client: &Onward, n: u64) {
     let id = format!("run-{n}");
-    let run = insist(async || client.start::<u64, _>("story", &n).id(&id).await).await;
+    let run = insist(async || client.start::<u64, _>("workload", &n).id(&id).await).await;
     for signal in 0..SIGNALS {
         let signal_id = format!("{id}-{signal}");
         insist(async || run.signal("go", &signal).id(&signal_id).await).await;

@@ -12,35 +12,35 @@ const ORDER: &str = r#"
 {"index":5,"at":"2026-11-15T11:57:16.390Z","commit":{"n":2,"epoch":1,"commit_id":8,"horizon":4,"waits":true},"events":[{"type":"signal_consumed","call_id":"2","name":"payment","index":4},{"type":"run_completed","output":{"json":"shipped"}}]}
 "#;
 
-pub fn order() -> Story {
+pub fn order() -> Timeline {
     let lines = ORDER.lines().filter(|line| !line.is_empty());
     let records = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-    Story::new(RunKey::new(Namespace::default(), RunId::new("order-1").unwrap()), records).unwrap()
+    Timeline::new(RunKey::new(Namespace::default(), RunId::new("order-1").unwrap()), records).unwrap()
 }
 
 #[test]
 fn a_moment_is_the_run_as_it_was() {
-    let story = order();
-    let status = |at: usize| story.moment(at).view.head.status;
-    let statuses: Vec<&str> = (0..=story.last()).map(|at| status(at).as_str()).collect();
+    let timeline = order();
+    let status = |at: usize| timeline.moment(at).view.head.status;
+    let statuses: Vec<&str> = (0..=timeline.last()).map(|at| status(at).as_str()).collect();
     assert_eq!(statuses, ["pending", "pending", "running", "waiting", "pending", "running", "completed"]);
-    let waits: Vec<usize> = (0..=story.last()).map(|at| story.moment(at).view.awaiting.len()).collect();
+    let waits: Vec<usize> = (0..=timeline.last()).map(|at| timeline.moment(at).view.awaiting.len()).collect();
     assert_eq!(waits, [0, 0, 0, 1, 1, 0, 0]);
-    assert_eq!(story.moment(3).calls, [2, 3]);
-    assert_eq!(story.moment(4).calls, [0; 0], "an input is not a call of the code");
-    assert!(story.moment(3).record.starts_with("event 2 of 2 in commit 1: the code had seen events up to #1"));
+    assert_eq!(timeline.moment(3).calls, [2, 3]);
+    assert_eq!(timeline.moment(4).calls, [0; 0], "an input is not a call of the code");
+    assert!(timeline.moment(3).record.starts_with("event 2 of 2 in commit 1: the code had seen events up to #1"));
 }
 
 #[test]
 fn records_are_stepped_over_whole() {
-    let story = order();
-    assert_eq!((story.next_record(2), story.next_record(3), story.next_record(6)), (4, 4, 6));
-    assert_eq!((story.previous_record(4), story.previous_record(3), story.previous_record(0)), (2, 2, 0));
+    let timeline = order();
+    assert_eq!((timeline.next_record(2), timeline.next_record(3), timeline.next_record(6)), (4, 4, 6));
+    assert_eq!((timeline.previous_record(4), timeline.previous_record(3), timeline.previous_record(0)), (2, 2, 0));
 }
 
 #[test]
 fn what_does_not_begin_with_a_start_is_no_log() {
-    let story = order();
-    assert!(Story::new(story.key.clone(), story.records[1..].to_vec()).is_none());
-    assert!(Story::new(story.key.clone(), Vec::new()).is_none());
+    let timeline = order();
+    assert!(Timeline::new(timeline.key.clone(), timeline.records[1..].to_vec()).is_none());
+    assert!(Timeline::new(timeline.key.clone(), Vec::new()).is_none());
 }

@@ -11,97 +11,99 @@ use onward_store_postgres::Options;
 use crate::kit::{PATIENCE, connect, database, key, new_run, signal, start_held};
 
 #[derive(Default)]
-struct Ear {
-    heard: Mutex<Heard>,
+struct Recorder {
+    received: Mutex<Received>,
     changed: Condvar,
 }
 
 #[derive(Default, Clone, Debug)]
-struct Heard {
+struct Received {
     elsewhere: Vec<RunKey>,
     work: Vec<Namespace>,
-    told: Vec<Vec<u8>>,
+    broadcasts: Vec<Vec<u8>>,
     missed: usize,
 }
 
-impl Listener for Ear {
+impl Listener for Recorder {
     fn changed(&self, change: &Change) {
-        let mut heard = self.heard.lock().unwrap();
+        let mut received = self.received.lock().unwrap();
         match change {
-            Change::Elsewhere { run, .. } => heard.elsewhere.push(run.clone()),
-            Change::WorkElsewhere { namespace } => heard.work.push(namespace.clone()),
-            Change::Broadcast { message } => heard.told.push(message.to_vec()),
-            Change::Missed => heard.missed += 1,
+            Change::Elsewhere { run, .. } => received.elsewhere.push(run.clone()),
+            Change::WorkElsewhere { namespace } => received.work.push(namespace.clone()),
+            Change::Broadcast { message } => received.broadcasts.push(message.to_vec()),
+            Change::Missed => received.missed += 1,
             _ => {}
         }
         self.changed.notify_all();
     }
 }
 
-impl Ear {
-    fn at(store: &dyn Store) -> Arc<Ear> {
-        let ear = Arc::new(Ear::default());
-        store.subscribe(ear.clone());
-        ear
+impl Recorder {
+    fn at(store: &dyn Store) -> Arc<Recorder> {
+        let recorder = Arc::new(Recorder::default());
+        store.subscribe(recorder.clone());
+        recorder
     }
 
     /// Returns whether the change arrived in time.
-    fn hears(&self, within: Duration, what: impl Fn(&Heard) -> bool) -> bool {
-        let heard = self.heard.lock().unwrap();
-        let (_heard, limit) = self.changed.wait_timeout_while(heard, within, |heard| !what(heard)).unwrap();
+    fn receives(&self, within: Duration, what: impl Fn(&Received) -> bool) -> bool {
+        let received = self.received.lock().unwrap();
+        let (_received, limit) = self.changed.wait_timeout_while(received, within, |received| !what(received)).unwrap();
         !limit.timed_out()
     }
 }
 
 /// Repeats `act` until it arrives: notifications are lost until both servers know each other, which is allowed.
-fn until_heard(ear: &Ear, mut act: impl FnMut(usize), what: impl Fn(&Heard, usize) -> bool) {
+fn until_received(recorder: &Recorder, mut act: impl FnMut(usize), what: impl Fn(&Received, usize) -> bool) {
     for number in 0..40 {
         act(number);
-        if ear.hears(Duration::from_millis(500), |heard| what(heard, number)) {
+        if recorder.receives(Duration::from_millis(500), |received| what(received, number)) {
             return;
         }
     }
-    panic!("never notified: {:?}", ear.heard.lock().unwrap());
+    panic!("never notified: {:?}", recorder.received.lock().unwrap());
 }
 
 #[test]
-fn a_server_is_told_what_runs_grew_and_where_work_waits_elsewhere() {
+fn a_server_is_notified_of_runs_that_grew_and_of_work_elsewhere() {
     let database = database();
     let (here, there) = (connect(&database, Options::default()), connect(&database, Options::default()));
-    let (ear, _other) = (Ear::at(&*here), Ear::at(&*there));
+    let (recorder, _other) = (Recorder::at(&*here), Recorder::at(&*there));
     let id = |number: usize| format!("r{number}");
     let start = |number: usize| drop(block_on(there.start_run(new_run(&id(number)), None)).unwrap());
-    until_heard(&ear, start, |heard, number| heard.elsewhere.contains(&key(&id(number))) && !heard.work.is_empty());
+    until_received(&recorder, start, |received, number| {
+        received.elsewhere.contains(&key(&id(number))) && !received.work.is_empty()
+    });
     // A change through this server is published with its record, not as a notification.
     block_on(here.start_run(new_run("own"), None)).unwrap();
-    assert!(!ear.hears(Duration::from_millis(200), |heard| heard.elsewhere.contains(&key("own"))));
+    assert!(!recorder.receives(Duration::from_millis(200), |received| received.elsewhere.contains(&key("own"))));
 }
 
 #[test]
-fn a_letter_reaches_every_server_once() {
+fn a_broadcast_reaches_every_server_once() {
     for listen in [true, false] {
         let database = database();
         let connect = || connect(&database, Options { listen, ..Options::default() });
         let (here, there) = (connect(), connect());
-        let (ear, other) = (Ear::at(&*here), Ear::at(&*there));
+        let (recorder, other) = (Recorder::at(&*here), Recorder::at(&*there));
         // Larger than a notification.
-        let letter = |number: u8| vec![number; 20_000];
+        let message = |number: u8| vec![number; 20_000];
         for number in 0..3 {
-            block_on(there.broadcast(letter(number))).unwrap();
+            block_on(there.broadcast(message(number))).unwrap();
         }
-        for ear in [&ear, &other] {
-            assert!(ear.hears(PATIENCE, |heard| heard.told.len() >= 3), "listening: {listen}");
+        for recorder in [&recorder, &other] {
+            assert!(recorder.receives(PATIENCE, |received| received.broadcasts.len() >= 3), "listening: {listen}");
         }
-        assert!(!ear.hears(Duration::from_millis(1_500), |heard| heard.told.len() > 3), "delivered twice");
-        let mut told = ear.heard.lock().unwrap().told.clone();
-        told.sort();
-        assert_eq!(told, [letter(0), letter(1), letter(2)]);
+        assert!(!recorder.receives(Duration::from_millis(1_500), |received| received.broadcasts.len() > 3), "delivered twice");
+        let mut broadcasts = recorder.received.lock().unwrap().broadcasts.clone();
+        broadcasts.sort();
+        assert_eq!(broadcasts, [message(0), message(1), message(2)]);
     }
 }
 
 /// With all notifications lost, the holder of a run finds new records by polling.
 #[test]
-fn what_another_server_appended_is_found_without_any_hint() {
+fn what_another_server_appended_is_found_without_any_notification() {
     let database = database();
     let without_listen = || connect(&database, Options { listen: false, ..Options::default() });
     let (here, there) = (without_listen(), without_listen());
@@ -117,10 +119,10 @@ fn what_another_server_appended_is_found_without_any_hint() {
 
 /// The listening connection is cut: listeners get `Missed`.
 #[test]
-fn a_server_that_could_not_hear_for_a_while_says_so() {
+fn a_server_that_could_not_listen_for_a_while_reports_it() {
     let database = database();
     let store = connect(&database, Options::default());
-    let ear = Ear::at(&*store);
+    let recorder = Recorder::at(&*store);
     let listening = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let until = Instant::now() + PATIENCE;
     // Wait until it has announced itself or has polled for broadcasts.
@@ -130,6 +132,6 @@ fn a_server_that_could_not_hear_for_a_while_says_so() {
         std::thread::sleep(Duration::from_millis(20));
     }
     database.psql(&format!("SELECT pg_terminate_backend(pid) {listening}")).unwrap();
-    assert!(ear.hears(PATIENCE, |heard| heard.missed > 0));
+    assert!(recorder.receives(PATIENCE, |received| received.missed > 0));
     block_on(store.start_run(new_run("r"), None)).unwrap();
 }

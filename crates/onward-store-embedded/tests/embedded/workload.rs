@@ -95,9 +95,9 @@ impl RunOfSteps {
     }
 }
 
-/// Performs the story. Holds what a worker would remember (epochs, positions).
+/// Performs the steps. Holds what a worker would remember (epochs, positions).
 #[derive(Default)]
-pub struct Teller {
+pub struct Workload {
     clock: Arc<ManualClock>,
     head: Option<RunHead>,
     task: Option<Task>,
@@ -105,13 +105,13 @@ pub struct Teller {
     horizon: Index,
 }
 
-impl Teller {
+impl Workload {
     pub fn clock(&self) -> Arc<ManualClock> {
         self.clock.clone()
     }
 
     /// Performs step number `step` and waits for the reply.
-    pub fn tell(&mut self, store: &dyn Store, step: u64) -> Result<(), StoreError> {
+    pub fn perform(&mut self, store: &dyn Store, step: u64) -> Result<(), StoreError> {
         self.clock.set(START.after(Duration::from_secs(step)));
         let id = format!("r{}", step / STEPS_PER_RUN);
         match step % STEPS_PER_RUN {
@@ -289,9 +289,9 @@ pub fn remember(store: &dyn Store) -> Memory {
 
 /// Returns the content of a store after the first `steps` steps.
 pub fn expected(steps: u64) -> Memory {
-    let mut teller = Teller::default();
-    let store = MemoryStore::new(teller.clock());
-    (0..steps).for_each(|step| teller.tell(&store, step).unwrap());
+    let mut workload = Workload::default();
+    let store = MemoryStore::new(workload.clock());
+    (0..steps).for_each(|step| workload.perform(&store, step).unwrap());
     remember(&store)
 }
 

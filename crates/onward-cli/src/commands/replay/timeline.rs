@@ -6,7 +6,7 @@ use onward_core::{Event, Index, Record, RunHead, RunKey, Status, Timestamp};
 use crate::output::{EventFormatter, time};
 
 /// A log to step through.
-pub struct Story {
+pub struct Timeline {
     pub key: RunKey,
     pub records: Vec<Record>,
     /// One line for each event.
@@ -34,9 +34,9 @@ pub struct Moment {
     pub calls: Vec<usize>,
 }
 
-impl Story {
-    /// Builds the story; `None` if the records are not a log.
-    pub fn new(key: RunKey, records: Vec<Record>) -> Option<Story> {
+impl Timeline {
+    /// Builds the timeline; `None` if the records are not a log.
+    pub fn new(key: RunKey, records: Vec<Record>) -> Option<Timeline> {
         RunHead::rebuild(key.clone(), &records)?;
         let (start, mut event_formatter, mut lines) = (records.first()?.at, EventFormatter::default(), Vec::new());
         for (number, record) in records.iter().enumerate() {
@@ -46,7 +46,7 @@ impl Story {
                 lines.push(LogLine { record: number, offset, index, after, name, what, is_input });
             }
         }
-        Some(Story { key, records, lines })
+        Some(Timeline { key, records, lines })
     }
 
     pub fn last(&self) -> usize {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use onward_core::{CallId, Event, Hash, Index, Log};
 use serde_json::Value;
 
-/// Returns a predicate that tells whether a commit was abandoned as of the record at `until`.
+/// Returns a predicate for commits that were abandoned as of the record at `until`.
 pub(super) fn is_left(log: &Log, until: Index) -> impl Fn(Index) -> bool + use<> {
     let mut left: Vec<(Index, Index)> = Vec::new();
     for record in log.records().iter().filter(|record| record.index <= until) {
@@ -49,17 +49,17 @@ pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(CallId, St
 
 /// Returns the event that made the call at `call_id`.
 pub(super) fn origin<'a>(log: &'a Log, call_id: &CallId) -> Option<&'a Event> {
-    log.events().map(|(_, event)| event).find(|event| asks(event) && event.call_id() == Some(call_id))
+    log.events().map(|(_, event)| event).find(|event| is_call(event) && event.call_id() == Some(call_id))
 }
 
 /// Returns the identity of the call at `call_id`, on the path that was live then.
-pub(super) fn asked_at(log: &Log, generation: u32, call_id: &CallId) -> Option<String> {
-    let is_it = |event: &Event| asks(event) && event.call_id() == Some(call_id);
+pub(super) fn call_at(log: &Log, generation: u32, call_id: &CallId) -> Option<String> {
+    let is_it = |event: &Event| is_call(event) && event.call_id() == Some(call_id);
     let record = log.records().iter().find(|record| record.events.iter().any(is_it))?;
-    calls(log, generation, record.index).into_iter().find(|(at, _)| at == call_id).map(|(_, asked)| asked)
+    calls(log, generation, record.index).into_iter().find(|(at, _)| at == call_id).map(|(_, call)| call)
 }
 
-fn asks(event: &Event) -> bool {
+fn is_call(event: &Event) -> bool {
     use Event::{ApprovalRequested, ChildStarted, PromiseCreated, SignalSent, StepCompleted, TaskScheduled};
     let is_call = matches!(event, TaskScheduled(_) | ChildStarted(_) | PromiseCreated(_) | ApprovalRequested(_));
     is_call || matches!(event, SignalSent(_) | StepCompleted(_))
