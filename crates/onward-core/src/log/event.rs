@@ -83,7 +83,7 @@ macro_rules! events {
                 match self { $(Event::$name(event) => Field::visit_payloads_mut(event, visit),)* }
             }
 
-            /// Not generic, so that the code exists once.
+            /// Reads an event from JSON. Not generic, so that its code exists once.
             fn from_json(text: &str) -> serde_json::Result<Event> {
                 #[derive(Deserialize)]
                 struct Tag<'a> { #[serde(borrow)] r#type: std::borrow::Cow<'a, str> }
