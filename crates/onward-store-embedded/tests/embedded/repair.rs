@@ -172,7 +172,7 @@ fn a_lost_message_of_the_outbox_is_reported_with_its_run() {
     flip(&path, (0..bytes.len()).find(in_leaf).unwrap(), 0x15);
     let repaired = EmbeddedStore::repair(directory.path()).unwrap();
     let lost: Vec<String> = repaired.lost.iter().map(Lost::to_string).collect();
-    assert_eq!(lost, ["run default/r2: a message from it to another run was in a damaged row of the outbox"]);
+    assert_eq!(lost, ["run r2: a message from it to another run was in a damaged row of the outbox"]);
     assert_eq!(block_on(open(directory.path()).outbox_messages(1_000)).unwrap().len(), messages - 1);
 }
 

@@ -152,6 +152,7 @@ async fn runs_elsewhere_sleep_and_wake_while_a_database_stands_still() {
     }
     until_up(&databases.store, &[true, false, true]);
     databases.databases[1].be_silent(false);
+    until_up(&databases.store, &[true; 3]);
     assert_eq!(result(&runs[1]).await, 5);
     onward.shutdown().await;
 }
