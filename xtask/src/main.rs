@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ag_ui;
+mod console;
 mod dist;
 mod docs;
 mod grpc;

@@ -11,8 +11,8 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
-    Listener, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, Started, Store, StoreError, StoreFuture,
-    TaskQuery, VersionCount, WaitQuery,
+    Listener, MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, Started, Store, StoreError,
+    StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -203,6 +203,10 @@ impl Store for FaultyStore {
     }
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
         self.through("count_tasks", self.memory.count_tasks(namespace))
+    }
+
+    fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
+        self.through("count_open", self.memory.count_open())
     }
 
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {

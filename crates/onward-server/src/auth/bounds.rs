@@ -3,7 +3,8 @@
 //! Invariants:
 //! - BK1 (S4): a key that is bound to kinds can start, work on, signal, decide about and operate only runs and tasks of these
 //!   kinds. What the code of such a run starts is not restricted. With the scope `read`, reading is allowed in the whole
-//!   namespace; a worker without it reads the logs of its kinds, and of runs whose tasks it executes.
+//!   namespace, except numbers of runs, live views and the feed, which have only runs of its kinds; a worker without it reads the
+//!   logs of its kinds, and of runs whose tasks it executes.
 //! - BK2 (S4): a key that is bound to queues can start and work on only tasks of these queues.
 
 use std::collections::BTreeSet;
@@ -59,6 +60,17 @@ impl Bounds {
             (_, Some(kind)) => self.check_kind(kind),
             (None, None) => Ok(()),
         }
+    }
+
+    /// Restricts a query over kinds to those of the key; without a kind, the query is about all kinds of the key.
+    pub fn limit_kinds(&self, kinds: &mut Vec<Name>) -> Result<(), AuthRefusal> {
+        kinds.iter().try_for_each(|kind| self.check_kind(kind))?;
+        if let Some(own) = self.kinds.as_ref().filter(|_| kinds.is_empty()) {
+            let standalone = own.iter().filter_map(|kind| Name::new(format!("{TASK_KIND_PREFIX}{kind}")).ok());
+            *kinds = own.iter().cloned().chain(standalone).collect();
+            return if kinds.is_empty() { Err(AuthRefusal::EveryKind) } else { Ok(()) };
+        }
+        Ok(())
     }
 
     /// Refuses a worker that offers other kinds or queues.

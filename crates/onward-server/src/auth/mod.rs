@@ -8,6 +8,7 @@ pub(crate) mod bounds;
 pub(crate) mod ceilings;
 pub mod keys;
 pub mod secret_file;
+pub mod session;
 
 use std::fmt;
 use std::future::Future;
@@ -21,6 +22,8 @@ use onward_core::budget::Budget;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::bounds::Bounds;
+use crate::auth::keys::KeyEntry;
+use crate::auth::session::SignedIn;
 use crate::http::problem::{Problem, RequestError};
 use crate::server::Server;
 
@@ -136,6 +139,16 @@ pub trait Authenticate: Send + Sync {
     /// Returns the namespace of a request that names none: that of a credential for one namespace, otherwise the default one.
     fn namespace(&self, _: &HeaderMap) -> Namespace {
         Namespace::default()
+    }
+
+    /// Returns the API key that the headers contain or whose session they use; `None` if no key is needed.
+    fn key(&self, _: &HeaderMap) -> Result<Option<KeyEntry>, AuthRefusal> {
+        Ok(None)
+    }
+
+    /// Begins a session of the console for an API key; `None` if no key is needed.
+    fn sign_in(&self, _key: &str) -> Result<Option<SignedIn>, AuthRefusal> {
+        Ok(None)
     }
 
     /// Returns why every request is refused, if that is so. The text is public.

@@ -21,6 +21,7 @@ use super::{MESSAGE_BYTES_MAX, StreamCall, admit, refuse};
 use crate::Server;
 use crate::auth::{self, Scope};
 use crate::http::problem::RequestError;
+use crate::verbs::may_see;
 
 /// Capacity of the queue to the network, in messages.
 const MESSAGES_MAX: usize = 2;
@@ -147,7 +148,7 @@ impl tonic::server::ServerStreamingService<RunRequest> for StreamCall {
                     };
                     match value {
                         Ok(emitted) => {
-                            if sender.send(Ok(emitted)).await.is_err() {
+                            if may_see(&server, &principal, &emitted).await && sender.send(Ok(emitted)).await.is_err() {
                                 return;
                             }
                         }

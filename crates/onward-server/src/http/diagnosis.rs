@@ -33,11 +33,19 @@ pub(crate) fn hide_in_records(records: &mut [Record]) {
 pub(crate) fn hide_in_reply(reply: &mut Reply) {
     match reply {
         Reply::ReadLog(page) => hide_in_records(&mut page.records),
-        Reply::WatchRun(reply) => reply.outcome.iter_mut().for_each(hide_in_outcome),
+        Reply::AwaitChange(reply) => reply.outcome.iter_mut().for_each(hide_in_outcome),
         Reply::UpdateRun(reply) | Reply::QueryRun(reply) => reply.answer.iter_mut().for_each(hide_in_outcome),
         Reply::ReadTask(view) => {
             view.last_failure.iter_mut().for_each(hide);
             view.outcome.iter_mut().for_each(hide_in_outcome);
+        }
+        Reply::ReadTimeline(timeline) => {
+            let attempts = timeline.calls.iter_mut().flat_map(|call| &mut call.attempts);
+            attempts.filter_map(|attempt| attempt.failure.as_mut()).for_each(hide);
+        }
+        Reply::ReadAt(moment) => {
+            moment.outcome.iter_mut().for_each(hide_in_outcome);
+            moment.event.failure_mut().into_iter().for_each(hide);
         }
         Reply::ListQuarantined(reply) => {
             reply.tasks.iter_mut().filter_map(|task| task.last_failure.as_mut()).for_each(hide);

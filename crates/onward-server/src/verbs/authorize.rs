@@ -94,8 +94,10 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
         }
         Call::ResumeAgent(resume) if resume.signal.is_some() => by.check_also(Scope::Signal, server).await?,
         Call::ReadLog(read) => read.limit = read.limit.clamp(1, PAGE_MAX),
-        Call::WatchRun(watch) => watch.wait_ms = watch.wait_ms.min(WAIT_MAX_MS),
+        Call::AwaitChange(change) => change.wait_ms = change.wait_ms.min(WAIT_MAX_MS),
         Call::ReadStream(read) => read.wait_ms = read.wait_ms.min(WAIT_MAX_MS),
+        Call::CountRuns(query) => by.caller.bounds.limit_kinds(&mut query.kinds)?,
+        Call::ReadActivity(query) => by.caller.bounds.limit_kinds(&mut query.kinds)?,
         Call::ListRuns(query) => limit(&mut query.limit),
         Call::ListChildren(query) => limit(&mut query.limit),
         Call::ListDeleted(query) => limit(&mut query.limit),

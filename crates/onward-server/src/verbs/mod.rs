@@ -4,10 +4,11 @@
 //! Both APIs call [`execute`], so that a verb has the same checks in both. Makes no decisions about runs.
 
 mod authorize;
+mod live;
 
 use onward_core::api::{
-    AskReply, Call, DecideRequest, DriveReply, DriveRequest, LogPage, Reply, ResumeAgentReply, ResumeAgentRequest, Signal,
-    StreamPage, WatchRequest, WorkersReply,
+    ActiveReply, AskReply, Call, ChangeRequest, DecideRequest, DriveReply, DriveRequest, LogPage, Reply, ResumeAgentReply,
+    ResumeAgentRequest, Signal, StreamPage, WorkersReply,
 };
 use onward_core::{ErrorCode, Namespace};
 use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError};
@@ -19,10 +20,11 @@ use crate::handlers::attachments;
 use crate::http::diagnosis;
 use crate::http::problem::{Problem, RequestError};
 use crate::trace::Level;
-use crate::workers::{ClaimPurpose, ClaimResult};
+use crate::workers::{ClaimPurpose, ClaimResult, chosen_name};
 use crate::{Server, WAIT_MAX};
 
 pub(crate) use authorize::VerbScope;
+pub(crate) use live::{LiveView, may_see};
 
 /// Payload size after which a page of a log ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -90,10 +92,15 @@ async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallCon
             let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
             Ok(Reply::ReadLog(LogPage { records, more }))
         }
-        Call::WatchRun(request) => {
-            let now = Call::WatchRun(WatchRequest { wait_ms: 0, ..request.clone() });
+        Call::ReadActive(request) => {
+            let mut active = runtime.active(&request.run).await?;
+            active.iter_mut().filter_map(|call| call.worker.as_mut()).for_each(|worker| *worker = chosen_name(worker));
+            Ok(Reply::ReadActive(ActiveReply { active }))
+        }
+        Call::AwaitChange(request) => {
+            let now = Call::AwaitChange(ChangeRequest { wait_ms: 0, ..request.clone() });
             tokio::select! {
-                reply = runtime.execute(Call::WatchRun(request), context.clone()) => Ok(reply?),
+                reply = runtime.execute(Call::AwaitChange(request), context.clone()) => Ok(reply?),
                 () = server.closed() => Ok(runtime.execute(now, context).await?),
             }
         }

@@ -46,7 +46,7 @@ async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
             "agents" if route.path.ends_with("/ag-ui") => "theirs",
             _ => "r",
         };
-        let path = route.path.replace("{id}", id);
+        let path = route.path.replace("{id}", id).replace("{index}", "0");
         let reply = locked.send(&bound, route.method.as_str(), &path, "{}").await;
         assert_eq!(reply.status, 403, "{} {path} with {scope}: {}", route.method, reply.body);
         assert!(reply.body.contains("not_allowed"), "{}", reply.body);

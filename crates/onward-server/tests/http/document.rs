@@ -184,7 +184,7 @@ async fn bodies_are_limited_as_documented() {
         for (method, operation) in methods.as_object().unwrap().iter().filter(|_| !path.ends_with("/ag-ui")) {
             let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
             let id = if path.starts_with("/v1/external") { "x" } else { sample_id(path) };
-            let path = path.replace("{id}", id);
+            let path = path.replace("{id}", id).replace("{index}", "0");
             let send = async |body: Value| -> Reply {
                 let body = body.to_string();
                 site.send(&method.to_uppercase(), &path, "Content-Type: application/json\r\n", &body).await
@@ -237,7 +237,7 @@ async fn query_parameters_are_limited_as_documented() {
                 for Edge { inside, outside, .. } in edges(&document, &parameter["schema"], "") {
                     let send = async |id: &str, value: &Value| {
                         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                        let path = format!("{}?{name}={value}", path.replace("{id}", id));
+                        let path = format!("{}?{name}={value}", path.replace("{id}", id).replace("{index}", "0"));
                         site.send(&method.to_uppercase(), &path, "Content-Type: application/json\r\n", &body).await
                     };
                     let reply = send(if path.starts_with("/v1/tasks") { "t" } else { "a" }, &outside).await;

@@ -9,6 +9,7 @@ mod budget;
 mod call;
 mod child;
 mod compensation;
+mod emit;
 mod promise;
 mod run;
 mod signal;
@@ -27,7 +28,6 @@ use std::task::Poll;
 use onward_core::engine::Engine;
 use onward_core::trace::{TraceContext, run_span};
 use onward_core::{ErrorCode, Failure, Name, Payload, RunId, RunKey};
-use onward_runtime::Emitted;
 use serde::Serialize;
 
 use crate::Result;
@@ -39,6 +39,7 @@ pub use attributes::RunAttributes;
 pub use call::Durable;
 pub use child::Child;
 pub(crate) use compensation::{Compensation, compensate};
+pub use emit::Emission;
 pub use promise::Promise;
 pub use run::Canceled;
 pub use signal::{PatternMailbox, ReceivedSignal, Recv, RecvNamed, RecvTimeout, SignalSource};
@@ -87,24 +88,6 @@ impl Ctx {
     pub fn trace(&self) -> Option<TraceContext> {
         let key = self.cell.lock().engine.key().clone();
         self.cell.shared.origin.map(|origin| origin.context(run_span(&key)))
-    }
-
-    /// Sends a value to the current listeners of the run (`RunHandle::emitted`). It is not recorded or repeated on replay.
-    ///
-    /// # Errors
-    /// Fails if the value is too large or cannot be written as JSON, on replay, too.
-    pub fn emit(&self, name: &str, value: &impl Serialize) -> Result<()> {
-        let value = small(self.cell.shared.payload_bytes_max, "what is emitted", payload_or_failure("what is emitted", value)?)?;
-        let state = self.cell.call("emit");
-        if !state.engine.is_live() {
-            return Ok(());
-        }
-        let key = state.engine.key().clone();
-        drop(state);
-        if let Some(emitter) = &self.cell.shared.emitter {
-            emitter(&key, Emitted { name: name.to_owned(), value });
-        }
-        Ok(())
     }
 }
 
