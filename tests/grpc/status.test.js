@@ -80,6 +80,6 @@ test("a call ends at its deadline", async () => {
   const id = `slow-${randomUUID()}`;
   const { head } = await start(id);
   const watch = { run: runKey(id), nextIndex: head.nextIndex, waitMs: 120_000n };
-  const error = await reader.watchRun(watch, { timeoutMs: 300 }).then(() => assert.fail("it waited"), ConnectError.from);
+  const error = await reader.awaitChange(watch, { timeoutMs: 300 }).then(() => assert.fail("it waited"), ConnectError.from);
   assert.equal(Code[error.code], Code[Code.DeadlineExceeded]);
 });

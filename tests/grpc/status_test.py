@@ -162,9 +162,9 @@ class Story(unittest.TestCase):
     def test_a_call_ends_at_its_deadline(self):
         run = f"slow-{uuid.uuid4()}"
         started = self.start(run)
-        watch = pb.WatchRequest(run=run_key(run), next_index=started.head.next_index, wait_ms=LIMIT * 1000)
+        watch = pb.ChangeRequest(run=run_key(run), next_index=started.head.next_index, wait_ms=LIMIT * 1000)
         with self.assertRaises(grpc.RpcError) as raised:
-            self.reader.WatchRun(watch, timeout=0.3)
+            self.reader.AwaitChange(watch, timeout=0.3)
         self.assertEqual(raised.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
         self.assertEqual(self.reader.ReadRun(pb.RunRequest(run=run_key(run))).status, pb.STATUS_PENDING)
 

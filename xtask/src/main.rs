@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ag_ui;
+mod console;
 mod dist;
 mod docs;
 mod grpc;
@@ -81,6 +82,8 @@ fn chore(arguments: &[&str]) -> Result<()> {
             let mut generate = cargo(&repository);
             run(generate.env("ONWARD_GEN", "1").args(["test", "--package", "onward-wire", "--test", "wire", "--", "proto::"]))
         }
+        // In a browser, so it is not part of the program that measures the rest.
+        ["bench", "--only", "console", arguments @ ..] => console::bench(&repository, arguments),
         ["bench", arguments @ ..] => {
             let mut bench = cargo(&repository);
             run(bench.args(["run", "--profile", "production", "--package", "onward-bench", "--"]).args(arguments))

@@ -1,7 +1,8 @@
 //! Requirements of the tests beyond Rust: a C compiler, for the bundled SQLite and for the disk with injected faults; PostgreSQL
-//! and PgBouncer, for the store on it; Node.js, for packages of other languages; Python, for a fuzzer and the packages of model
-//! providers.
+//! and PgBouncer, for the store on it; Node.js, for packages of other languages and the console; Chromium, for the console; Python,
+//! for a fuzzer and the packages of model providers.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -60,6 +61,25 @@ pub fn check_postgres() -> Result<()> {
     Ok(())
 }
 
+/// Returns the path of Chromium for the tests of the console; installs it if it may.
+pub fn browser() -> Result<PathBuf> {
+    if let Some(found) = find_browser() {
+        return Ok(found);
+    }
+    let needed = "Chromium is missing, which the tests of the console start for themselves: install the package `chromium`, or set \
+                  CHROMIUM to the program";
+    install(&["chromium"], needed)?;
+    find_browser().context(needed)
+}
+
+fn find_browser() -> Option<PathBuf> {
+    let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path);
+    let programs = folders.flat_map(|folder| ["chromium", "chromium-browser", "google-chrome"].map(|name| folder.join(name)));
+    named.into_iter().chain(programs).find(|program| program.is_file())
+}
+
 fn install_compiler() -> Result<()> {
     install(&["gcc", "libc6-dev"], "a C compiler named `cc` is missing: install gcc or clang with the headers of the C library")
 }
@@ -91,7 +111,7 @@ fn install(packages: &[&str], needed: &'static str) -> Result<()> {
 
 /// Returns whether PostgreSQL is where the tests look for it: PG_BIN, the path, Debian's folders.
 fn has_postgres() -> bool {
-    let named = std::env::var_os("PG_BIN").map(std::path::PathBuf::from);
+    let named = std::env::var_os("PG_BIN").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
     let mut folders = named.into_iter().chain(std::env::split_paths(&path)).chain(debian);
@@ -100,7 +120,7 @@ fn has_postgres() -> bool {
 
 /// Returns whether PgBouncer is where the tests look for it: PGBOUNCER, the path, Debian's folder.
 fn has_pooler() -> bool {
-    let named = std::env::var_os("PGBOUNCER").map(std::path::PathBuf::from);
+    let named = std::env::var_os("PGBOUNCER").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     named.into_iter().chain(folders.map(|folder| folder.join("pgbouncer"))).any(|program| program.is_file())

@@ -7,6 +7,7 @@
 mod agents;
 mod large;
 mod life;
+mod live;
 mod machine;
 mod old;
 mod postgres;

@@ -91,6 +91,7 @@ pub fn step(key: &RunKey, epoch: Epoch, n: u64, horizon: Index) -> Result<Commit
         output: Payload::json(&"x".repeat(198))?,
         attempt: 1,
         took_ms: 0,
+        input: None,
     };
     Ok(Commit {
         key: key.clone(),

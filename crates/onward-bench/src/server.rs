@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use onward::prelude::*;
 
 use crate::machine::{cpu_of, median, resident_of};
-use crate::{Plan, life, steps};
+use crate::{Plan, life, live, steps};
 
 /// Time for which an idle server is observed.
 const IDLE: Duration = Duration::from_secs(5);
@@ -64,6 +64,10 @@ impl Drop for ServerProcess {
 }
 
 pub async fn measure(plan: &Plan) -> Result<()> {
+    if plan.wants_only("server.live") {
+        live::visible(plan).await?;
+        return live::readers(plan).await;
+    }
     let mut ready = Vec::new();
     for _ in 0..if plan.quick { 3 } else { 11 } {
         ready.push(ServerProcess::start(plan.fresh()?.path())?.ready_ms);
@@ -83,6 +87,8 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     let server = ServerProcess::start(directory.path())?;
     let rounds = if plan.quick { 200 } else { 1_000 };
     plan.report("server.signal_ms.p50", life::pokes(Onward::connect(&server.url), 0, rounds).await?, "ms");
+    live::visible(plan).await?;
+    live::readers(plan).await?;
     idle(plan).await
 }
 

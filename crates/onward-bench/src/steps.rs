@@ -62,6 +62,11 @@ pub fn with_ten_steps(builder: onward::Builder) -> onward::Builder {
     builder.workflow(&TEN, ten_steps)
 }
 
+/// Starts one run of ten steps.
+pub async fn start_ten(onward: &Onward) -> Result<onward::RunHandle<u64>, onward::Error> {
+    onward.start(&TEN, &0).await
+}
+
 /// Figures of a load; processor time and bytes are this process's, except for `other_cpu_us_per_step`.
 pub struct Measured {
     pub steps_per_s: f64,

@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use onward::HttpClient;
@@ -12,11 +11,8 @@ use onward_core::{ErrorCode, Failure, Namespace, Payload, RunId, RunKey};
 use onward_runtime::{CallRef, Changes, Client, RuntimeError};
 
 use crate::args::Global;
-use crate::directory;
+use crate::directory::{self, POLL_INTERVAL};
 use crate::error::Mistake;
-
-/// Polling interval of a run in a directory, where no notifications arrive.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
 pub enum Endpoint {

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use onward_core::{ErrorCode, Namespace, RunId, RunKey};
@@ -15,12 +16,17 @@ use crate::error::Mistake;
 use crate::output::print_stderr;
 use crate::serving::mark;
 
+/// Interval at which a run in a directory of another process is read.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Opens a directory read-only; another process may have it open.
 pub fn open_to_read(path: &Path) -> Result<Runtime> {
     expect_directory(path)?;
     let store = EmbeddedStore::open_read_only(path)?;
     warn_of_damage(path, &store);
-    Ok(runtime(store))
+    // Writes of another process do not notify this one.
+    let options = Options { fallback: POLL_INTERVAL, ..Options::default() };
+    Ok(Runtime::new(Arc::new(store), Arc::new(SystemClock), options))
 }
 
 /// Warns on stderr if the directory is damaged, because acknowledged writes may be missing from the output.

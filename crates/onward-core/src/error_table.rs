@@ -303,6 +303,8 @@ error_table! {
         => "keep encryption keys for as long as payloads that they encrypted are read";
     CursorInvalid "cursor_invalid" 400 TellCaller "The cursor was not returned by this store"
         => "start without a cursor; a cursor is valid only for the query that returned it";
+    IndexOutOfRange "index_out_of_range" 400 TellCaller "The log of this generation has no event with this index"
+        => "use an index below `event_count` of the run";
     // Programs and workers
     HelloMissing "hello_missing" 409 TellCaller "A worker sent frames over HTTP without a connection"
         => "send hello again; a session ends with its server or its lease";
@@ -352,6 +354,8 @@ error_table! {
         => "use localhost or its address; a server on loopback accepts no other name";
     OriginRefused "origin_refused" 403 TellCaller "A page of another origin tried to change something"
         => "send the request from a page of this server, or allow the origin with the setting `server.cors_origins`";
+    Csrf "csrf" 403 TellCaller "A request with the session of the console does not come from the console"
+        => "send the header `X-Onward-Console: 1` from a page of this server, or use an API key";
     Unauthenticated "unauthenticated" 401 TellCaller "The key is missing or invalid"
         => "send one header `Authorization: Bearer onw_…`; create a key: `onward key create`";
     NotAllowed "not_allowed" 403 TellCaller "The key is valid but not for this request"

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`event`] (the facts), [`log`] (their order), [`run`] (admission: which events may be appended), [`task`] (work
 //! on queues), [`external`] (logs of external engines), [`engine`] (replay of code against its log), [`view`] (a readable view of
-//! a log), [`conversation`] (an agent's conversation, derived from its logs), [`stream`] (live output of a run), [`projection`]
+//! a log), [`moment`] (the same as of an event), [`timeline`] (its calls with their times), [`live`] (what is under way), [`doing`] (one sentence about a run), [`conversation`] (an agent's conversation, derived from its logs), [`stream`] (live output of a run), [`projection`]
 //! (rows that a store derives from a log), [`reopen`] (retry, fork and reset from a copy of a log), [`spend`] (cost of attempts),
 //! [`ledger`] (sums of that cost), [`budget`] (limits on it), [`api`] (the verbs, with their requests and replies).
 
@@ -50,8 +50,12 @@ pub use log::schema;
 pub use log::transfer;
 pub use run::ancestry;
 pub use run::attribute;
+pub use run::doing;
+pub use run::live;
+pub use run::moment;
 pub use run::reopen;
 pub use run::root as root_run;
+pub use run::timeline;
 pub use run::view;
 pub use spend::budget;
 pub use spend::ledger;

@@ -22,8 +22,41 @@ impl Count {
     }
 }
 
+/// Upper bounds of the buckets of durations, in milliseconds.
+pub const DURATION_BOUNDS: &[u64] =
+    &[5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000];
+
+/// A distribution of values. The caller passes the same bounds every time.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    /// One bucket more than there are bounds.
+    buckets: [AtomicU64; 16],
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    pub fn observe(&self, bounds: &[u64], value: u64) {
+        self.buckets[bounds.partition_point(|bound| *bound < value)].fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// Returns how many values are within each bound, and at last how many there are, with their sum.
+    pub fn cumulative(&self, bounds: &[u64]) -> (Vec<u64>, u64) {
+        let mut total = 0;
+        let buckets = self.buckets[..=bounds.len()].iter().map(|bucket| {
+            total += bucket.load(Ordering::Relaxed);
+            total
+        });
+        (buckets.collect(), self.sum.load(Ordering::Relaxed))
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Counts {
+    /// Time between the moment at which a task could start and that at which a worker of this runtime got it.
+    pub task_waits: Histogram,
+    /// Time between the moment at which a worker of this runtime got a task and its report.
+    pub task_durations: Histogram,
     /// Signals between runs that no run accepted.
     pub signals_dropped: Count,
     /// Entries appended from outside whose idempotency key existed already.

@@ -3,7 +3,7 @@
 //! Every variant has a row in the table of error codes and thus a consequence, so that callers need not match on variants.
 
 use onward_core::attribute::AttributeError;
-use onward_core::{Hash, Name, NameError, RunKey, error_enum};
+use onward_core::{Hash, Index, Name, NameError, RunKey, error_enum};
 use onward_store::StoreError;
 
 use crate::{CallRef, Violation};
@@ -58,6 +58,8 @@ error_enum! {
         EntryNotFound { key: RunKey, entry: Hash } => EntryNotFound,
         #[error("the conversation of run {key} cannot continue from {}: {why}", entry.map_or_else(|| "its beginning".to_owned(), |entry| format!("entry {entry}")))]
         NoCheckpoint { key: RunKey, entry: Option<Hash>, why: &'static str } => NoCheckpoint,
+        #[error("generation {generation} of run {key} has no event {index}")]
+        IndexOutOfRange { key: RunKey, generation: u32, index: Index } => IndexOutOfRange,
         #[error("there is no standalone task {key}")]
         TaskNotFound { key: RunKey } => TaskNotFound,
         #[error("`{kind}` is reserved for standalone tasks")]

@@ -29,10 +29,12 @@ use onward_store::{Clock, Retention, Store};
 
 pub use api::bulk::BULK_MAX;
 pub use api::call_ref::CallRef;
-pub use api::client::{Changes, Client, ClientFuture, Outcome, read_records, read_view};
+pub use api::client::{Changes, Client, ClientFuture, Outcome, Updates, read_records, read_view};
 pub use api::drive::{DriveInput, NotResumed, Resumed};
 pub use api::execute::CallContext;
 pub use api::external::{AppendExternal, AppendedExternal, ExternalPosition, ExternalRun};
+pub use api::live::RunUpdates;
+pub use api::observe::{CALLS_DEFAULT, CALLS_MAX, read_moment};
 pub use api::runs::new_run_id;
 pub use api::transfer::{Imported, export_run, leaves_out};
 pub use api::update::UpdateWatch;
@@ -40,7 +42,7 @@ pub use api::watch::{OutcomeWatch, RunWatch};
 pub use background::Background;
 pub use background::tick::{Tick, TickCounts};
 pub use conversation::{ENTRIES_DEFAULT, ENTRIES_MAX, known_entry, read_page};
-pub use counts::{Count, Counts};
+pub use counts::{Count, Counts, DURATION_BOUNDS, Histogram};
 pub use error::RuntimeError;
 pub use onward_core::TASK_KIND_PREFIX;
 pub use onward_core::api::{
@@ -49,6 +51,7 @@ pub use onward_core::api::{
 };
 pub use schemas::depth::{JSON_DEPTH_MAX, too_deep};
 pub use schemas::kinds::{KindVersion, KindView, Violation};
+pub use stream::feed::{FeedFrame, RunChange, RunFeed};
 pub use worker::connection::{ConnectionFuture, Question, WorkerConnection};
 pub use worker::inbox::Inbox;
 pub use worker::list::WorkerAnnouncement;
@@ -120,6 +123,11 @@ impl Runtime {
     /// Returns how many logs workers of this runtime have replayed without divergence since it was created.
     pub fn replays_ok(&self) -> u64 {
         self.hub().replays.count()
+    }
+
+    /// Returns how many results of steps, tasks and children these replays took from the log.
+    pub fn results_replayed(&self) -> u64 {
+        self.hub().replays.results()
     }
 
     /// Returns the counters since this runtime was created.

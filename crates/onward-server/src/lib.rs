@@ -23,6 +23,7 @@
 
 mod ag_ui;
 pub mod auth;
+mod console;
 mod grpc;
 mod handlers;
 mod hex;

@@ -14,8 +14,8 @@ use onward_store::durable::reply::{Slot, Waiting};
 use onward_store::durable::{ClaimRun, Report, RestoreWork, RunOp, StartRun, encode_commit, encode_input};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
-    OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock,
-    TaskQuery, VersionCount, WaitQuery, payloads, refuse,
+    OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture,
+    SystemClock, TaskQuery, VersionCount, WaitQuery, payloads, refuse,
 };
 
 use crate::error::read_error;
@@ -374,6 +374,11 @@ impl Store for EmbeddedStore {
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
         self.readers.read(move |db| list::count_tasks(db, &namespace))
+    }
+
+    fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
+        let shared = self.shared.clone();
+        self.readers.read(move |db| list::count_open(db, &shared.leases))
     }
 
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {

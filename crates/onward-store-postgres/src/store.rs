@@ -14,8 +14,8 @@ use onward_store::sync::random_u64;
 use onward_store::unit_of_work;
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
-    Listener, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard, Started, Store,
-    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, payloads, refuse,
+    Listener, OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard,
+    Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, payloads, refuse,
 };
 
 use crate::clock::StoreClock;
@@ -357,6 +357,10 @@ impl Store for PostgresStore {
 
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
         self.read(async move |db| list::list_tasks(db, &query).await)
+    }
+
+    fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
+        self.shared.jobs.read_plainly(Urgency::Slow, async move |db| list::count_open(db).await)
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {

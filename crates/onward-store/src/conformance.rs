@@ -402,6 +402,7 @@ suite! { $
         what_a_run_is_found_by_changes_with_its_commits,
         open_runs_are_counted_by_version,
         open_tasks_are_counted_by_queue_and_kind,
+        open_runs_and_tasks_of_all_namespaces_are_counted,
         a_foreign_cursor_is_refused,
         questions_are_listed_oldest_first,
         questions_of_a_family_are_listed_together,

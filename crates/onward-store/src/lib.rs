@@ -23,6 +23,7 @@ pub mod sync;
 pub mod unit_of_work;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -227,6 +228,9 @@ pub trait Store: Send + Sync {
     /// Counts the open tasks of each queue and kind; the default queue first, then by name.
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>>;
 
+    /// Counts the open runs by kind and status, and the open tasks by queue and kind, in all namespaces. Reads no closed runs.
+    fn count_open(&self) -> StoreFuture<'_, OpenCounts>;
+
     /// Returns the ledger by model, day, run or tree: newest day first, otherwise by cost. It agrees with the logs: an event with
     /// a cost and its ledger row are one write (LG3). Deleted runs are included (LG4).
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>>;
@@ -277,6 +281,35 @@ pub struct Started {
     pub signal: Option<Appended>,
     /// The lease, if one was requested and the run was created.
     pub claimed: Option<ClaimedRun>,
+}
+
+/// Open runs and tasks of all namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OpenCounts {
+    /// By kind and status, as callers see it.
+    pub runs: BTreeMap<(Name, Status), u64>,
+    /// Ordered as by [`Store::count_tasks`].
+    pub tasks: Vec<TaskCount>,
+}
+
+impl OpenCounts {
+    /// Adds the counts of another database.
+    pub fn add(&mut self, other: OpenCounts) {
+        other.runs.into_iter().for_each(|(key, count)| *self.runs.entry(key).or_default() += count);
+        self.tasks = sum_tasks(std::mem::take(&mut self.tasks).into_iter().chain(other.tasks));
+    }
+}
+
+/// Sums counts of tasks by queue and kind; the default queue first, then by name.
+pub fn sum_tasks(counts: impl IntoIterator<Item = TaskCount>) -> Vec<TaskCount> {
+    let mut sums: BTreeMap<(Option<Name>, Name), TaskCount> = BTreeMap::new();
+    for count in counts {
+        match sums.entry((count.queue.clone(), count.kind.clone())) {
+            Entry::Vacant(vacant) => drop(vacant.insert(count)),
+            Entry::Occupied(mut sum) => sum.get_mut().add(&count),
+        }
+    }
+    sums.into_values().collect()
 }
 
 /// A run given by its logs.

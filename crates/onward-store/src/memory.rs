@@ -21,8 +21,8 @@ use crate::sync::lock;
 use crate::unit_of_work::{self, block_on_ready};
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
-    OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery, payloads,
+    OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture,
+    TaskQuery, VersionCount, WaitQuery, payloads,
 };
 use rows::MemoryRows;
 use state::MemoryState;
@@ -201,6 +201,10 @@ impl Store for MemoryStore {
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
         Box::pin(async move { Ok(self.read(|state| state.open_task_counts(&namespace))) })
+    }
+
+    fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
+        Box::pin(async move { Ok(self.read(|state| state.open_counts())) })
     }
 
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {

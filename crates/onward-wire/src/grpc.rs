@@ -20,6 +20,9 @@ pub const CONNECT: &str = "/onward.v1.Workers/Connect";
 /// The stream of what a run emits.
 pub const LISTEN: &str = "/onward.v1.Runs/ListenRun";
 
+/// The stream of the live view of a run.
+pub const WATCH: &str = "/onward.v1.Runs/WatchRun";
+
 /// The stream of the outcomes of any number of runs.
 pub const AWAIT_ENDS: &str = "/onward.v1.Runs/AwaitEnds";
 

@@ -50,10 +50,15 @@ pub fn text() -> String {
     let mut schema = Schema::default();
     let emitted = onward_core::api::Emitted::proto(&mut schema);
     let (awaited, ends) = (AwaitFrame::proto(&mut schema), EndsFrame::proto(&mut schema));
+    let watch = onward_core::api::WatchRequest::proto(&mut schema);
+    let frame = onward_core::live::LiveFrame::proto(&mut schema);
     let streams = format!(
         "  // Streams what a run emits from now on; not recorded.\n  rpc ListenRun(RunRequest) returns (stream {});\n  \
+         // Streams the log of a run, and what is under way and not in the log.\n  rpc WatchRun({}) returns (stream {});\n  \
          // Streams the outcomes of many runs, in the order of their ends.\n  rpc AwaitEnds(stream {}) returns (stream {});\n",
         emitted.name(),
+        watch.name(),
+        frame.name(),
         awaited.name(),
         ends.name()
     );

@@ -16,6 +16,7 @@
 //!   started.
 
 use onward_core::event::RunPaused;
+use onward_core::live::{Audience, StepsReport};
 use onward_core::run::{Commit, Committed};
 use onward_core::stream::TaskFrames;
 use onward_core::task::{Task, TaskId, TaskReport};
@@ -55,6 +56,8 @@ choice! {
         11 => Leave / "leave": Leave,
         /// Output of an attempt for readers of the stream of its run; not recorded.
         12 => TaskFrames / "task_frames": TaskFrames,
+        /// The steps of a watched run; not recorded.
+        13 => Steps / "steps": StepsReport,
     }
 }
 
@@ -75,6 +78,8 @@ choice! {
         8 => Reply / "reply": Reply,
         /// The server stops: reconnect after a moment.
         9 => Goodbye / "goodbye": Goodbye,
+        /// Readers of a run exist or are gone; only for workers that report steps.
+        10 => Watch / "watch": Watch,
     }
 }
 
@@ -124,6 +129,9 @@ message! {
         /// The task offers that have arrived; absent on the first connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         14 => received: Option<Received>,
+        /// The worker answers `watch` with the steps under way, and then reports each step that starts while the run is watched.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        15 => reports_steps: bool,
     }
 
     /// The task offers that have arrived at the worker. It starts none that arrives later on an earlier connection (V7).
@@ -211,7 +219,16 @@ message! {
         3 => is_passed_on: bool,
     }
 
-    pub struct Emit { 1 => run: RunKey, 2 => name: String, 3 => value: Payload }
+    pub struct Emit {
+        1 => run: RunKey,
+        2 => name: String,
+        3 => value: Payload,
+        #[serde(default, skip_serializing_if = "Audience::is_public")]
+        4 => audience: Audience,
+        /// Free data about the value; a JSON object.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => meta: Option<Payload>,
+    }
 
     pub struct Heartbeat {
         /// Answered with `done`, so that the worker knows that it arrived; 0 requests no reply.
@@ -252,6 +269,7 @@ message! {
         2 => more: bool,
     }
 
+    pub struct Watch { 1 => run: RunKey, 2 => on: bool }
     pub struct Input { 1 => run: RunKey, 2 => epoch: Epoch, 3 => record: Record }
     pub struct RunLost { 1 => run: RunKey, 2 => epoch: Epoch }
 

@@ -26,7 +26,7 @@ mod worker;
 pub use builder::{Builder, WITHIN};
 pub use client::fork::Fork;
 pub use client::{
-    Attached, Branch, Driven, Entries, EntryPages, Onward, RunHandle, RunInput, RunStream, Start, StartTask, TaskHandle,
+    Attached, Branch, Driven, Entries, EntryPages, LiveRun, Onward, RunHandle, RunInput, RunStream, Start, StartTask, TaskHandle,
 };
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
@@ -44,6 +44,7 @@ pub use onward_core::engine::{CancelOutcome, Decision};
 pub use onward_core::event::Event;
 pub use onward_core::event::OnParentClose;
 pub use onward_core::ledger;
+pub use onward_core::live;
 pub use onward_core::spend;
 pub use onward_core::stream;
 pub use onward_core::task::RetryPolicy;

@@ -16,6 +16,7 @@ const ROOT: &[&str] = &[
     "LICENSE-MIT",
     "README.md",
     "clippy.toml",
+    "console",
     "crates",
     "deny.toml",
     "docs",

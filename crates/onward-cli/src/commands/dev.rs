@@ -35,7 +35,7 @@ pub struct DevArgs {
     /// Keep runs in memory only
     #[arg(long, conflicts_with = "data")]
     ephemeral: bool,
-    /// Open the server in a browser
+    /// Open the console in a browser
     #[arg(long)]
     open: bool,
     #[command(flatten)]

@@ -73,7 +73,8 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<()> {
     let builtin = BuiltinAgents::open(config)?;
     let serving = Serving::start(listen, location.clone(), protection, config, builtin, trace.clone()).await?;
     let stopped = shutdown_signal();
-    trace.log(Level::Info, "ready", &[("url", &serving.url), ("data", &location)]);
+    let console = format!("{}/", serving.url);
+    trace.log(Level::Info, "ready", &[("url", &serving.url), ("console", &console), ("data", &location)]);
     if global.json {
         print_json(&serde_json::json!({"url": serving.url}))?;
     }

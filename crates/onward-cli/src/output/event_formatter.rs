@@ -116,7 +116,8 @@ pub fn preview(payload: &Payload) -> String {
     clip(&shown(&format!("{payload:?}")), PREVIEW_MAX)
 }
 
-fn shown(text: &str) -> String {
+/// Escapes a text for a terminal.
+pub fn shown(text: &str) -> String {
     escape::text(text).into_owned()
 }
 
@@ -183,7 +184,8 @@ fn format_failed_step(at: Timestamp, event: &StepFailed) -> String {
     format!("{} attempt {}: {}{next}", name(&event.name), event.attempt, format_failure(&event.failure))
 }
 
-fn format_failure(failure: &Failure) -> String {
+/// Formats a failure with its code.
+pub fn format_failure(failure: &Failure) -> String {
     format!("[{}] {}", shown(&failure.code), shown(&failure.to_string()))
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-pub use event_formatter::{EventFormatter, preview, stop_text};
+pub use event_formatter::{EventFormatter, format_failure, preview, shown, stop_text};
 pub use onward_server::{document, escape};
 pub use style::Style;
 pub(crate) use table::cells;

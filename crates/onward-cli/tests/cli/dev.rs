@@ -236,6 +236,32 @@ fn runs_of_outside_engines_are_listed_and_shown_like_others() {
     }
 }
 
+/// `run watch` prints a snapshot, the log and the end; over a server, and for a directory that another process writes to.
+#[test]
+fn a_run_is_watched_until_it_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = dev(directory.path());
+    assert_eq!(served.request("POST", "/v1/runs", r#"{"kind": "order", "id": "x"}"#).0, 201);
+    let watch = |target: [&std::ffi::OsStr; 2], more: &[&str]| {
+        let mut command = onward();
+        command.args(["run", "watch", "x"]).args(target).args(more).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let (data, server) = (["--data".as_ref(), directory.path().as_os_str()], ["--server".as_ref(), served.url.as_ref()]);
+    let (plain, json) = ([watch(data, &[]), watch(server, &[])], watch(server, &["--json"]));
+    assert_eq!(served.request("POST", "/v1/runs/x/terminate", "{}").0, 202);
+    for watching in plain {
+        let output = watching.wait_with_output().unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = stdout.lines().collect();
+        assert!(output.status.success() && lines[0].contains("EVENT") && lines[1].contains("now"), "{stdout}");
+        let at = |part: &str| lines.iter().position(|line| line.contains(part)).unwrap_or_else(|| panic!("no {part}: {stdout}"));
+        assert!(at("run_started") < at("terminate_requested") && at("terminate_requested") < at(" end "), "{stdout}");
+    }
+    let output = String::from_utf8(json.wait_with_output().unwrap().stdout).unwrap();
+    let frames: Vec<serde_json::Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(frames[0]["content"]["snapshot"].is_object() && frames.last().unwrap()["content"]["end"].is_object(), "{output}");
+}
+
 /// Returns the next line of stderr that contains `part`.
 fn next_line(lines: &mut impl Iterator<Item = std::io::Result<String>>, part: &str) -> String {
     lines.map(Result::unwrap).find(|line| line.contains(part)).unwrap()

@@ -13,6 +13,10 @@ fn normalize_output(ran: &Ran) -> String {
         while let Some(at) = text.find("\"20") {
             text.replace_range(at..at + 26, "\"TIME");
         }
+        // The time in the sentence of `doing`.
+        while let Some(at) = text.find(" since 20") {
+            text.replace_range(at..at + 31, " since TIME");
+        }
         while let Some(at) = text.find("\"commit_id\":") {
             let end = at + text[at..].find(",").unwrap();
             text.replace_range(at..end, "COMMIT_ID");

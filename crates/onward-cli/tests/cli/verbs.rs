@@ -6,7 +6,7 @@ use std::process::Stdio;
 use onward::Onward;
 use onward::prelude::*;
 
-use crate::kit::{self, one_order, onward, ran, run, run_with_stdin, until, until_diverged, until_end, with_code};
+use crate::kit::{self, one_order, onward, ran, run, run_with_stdin, steady, until, until_diverged, until_end, with_code};
 
 #[test]
 fn a_run_is_listed_and_shown() {
@@ -37,6 +37,31 @@ state
   stage \"charged\"
 ",
     );
+}
+
+#[test]
+fn a_run_is_shown_as_of_an_event_as_a_waterfall_and_in_numbers() {
+    let directory = one_order("order-1");
+    let data = directory.path();
+    run(data, ["run", "show", "order-1", "--at", "1"]).assert_output(
+        0,
+        "
+run order-1
+event #1 of generation 0, TIME
+        step_completed charge -> 42
+status pending
+",
+    );
+    let at = run(data, ["run", "show", "order-1", "--at", "3", "--json"]).json();
+    assert_eq!((&at["status"], &at["open_calls"][0]), (&"waiting".into(), &"2".into()));
+    let timeline = run(data, ["run", "timeline", "order-1"]).out;
+    let lines: Vec<&str> = timeline.lines().collect();
+    assert!(lines[0].starts_with("CALL  TYPE") && lines[0].ends_with("TIMELINE"), "{timeline}");
+    assert!(lines[1].contains("step") && lines[1].contains("charge") && lines[1].contains('█'), "{timeline}");
+    assert!(lines[2].contains("signal") && lines[2].contains("waiting") && lines[2].contains('░'), "{timeline}");
+    assert_eq!(run(data, ["run", "timeline", "order-1", "--json"]).json()["calls"].as_array().unwrap().len(), 2);
+    let counts = run(data, ["run", "counts", "--kind", "order"]);
+    assert!(steady(&counts.out).contains("waiting 1\n"), "{}", counts.out);
 }
 
 #[test]

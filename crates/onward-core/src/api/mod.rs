@@ -8,11 +8,13 @@ mod verbs;
 
 mod conversations;
 mod lists;
+mod observe;
 mod runs;
 mod tasks;
 
 pub use conversations::*;
 pub use lists::*;
+pub use observe::*;
 pub use payloads::PayloadMut;
 pub use runs::*;
 pub use target::{HasTarget, Target, split_call_ref};
@@ -21,3 +23,5 @@ pub use verbs::{Call, Reply, Verb, verb};
 
 pub use crate::RunHead;
 pub use crate::ledger::SpendQuery;
+pub use crate::moment::Moment;
+pub use crate::timeline::Timeline;

@@ -4,6 +4,8 @@
 //! exhaustive, so that a new verb cannot send plain data by omission.
 
 use super::*;
+use crate::live::{ActiveCall, LiveContent, LiveFrame};
+use crate::timeline::{CallType, TimelineCall};
 use crate::{Failure, Payload, RunKey};
 
 /// A part of a message that holds data of users.
@@ -59,10 +61,54 @@ impl Call {
             }
             // Attachments are read by the server, which passes them to models.
             PutAttachment(_) | ReadRun(_) | ReadTask(_) | CancelTask(_) | ReadBlockers(_) | ListDeleted(_) | ReadLog(_)
-            | ReadEntries(_) | WatchRun(_) | ReadStream(_) | ListRuns(_) | ListChildren(_) | ListVersions(_) | ReadSpend(_)
-            | CancelRun(_) | TerminateRun(_) | PauseRun(_) | ResumeRun(_) | RetryRun(_) | ForkRun(_) | ResetRun(_)
-            | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | DecideApproval(_) | ListWorkers(_)
-            | ListQuarantined(_) | RetryTask(_) | ListQueues(_) => Ok(()),
+            | ReadEntries(_) | AwaitChange(_) | ReadActive(_) | ReadStream(_) | ListRuns(_) | ListChildren(_)
+            | ListVersions(_) | ReadSpend(_) | CancelRun(_) | TerminateRun(_) | PauseRun(_) | ResumeRun(_) | RetryRun(_)
+            | ForkRun(_) | ResetRun(_) | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | DecideApproval(_)
+            | ListWorkers(_) | ListQuarantined(_) | RetryTask(_) | ListQueues(_) | ReadTimeline(_) | ReadAt(_) | CountRuns(_)
+            | ReadActivity(_) => Ok(()),
+        }
+    }
+}
+
+/// Visits the payloads of a call that is under way.
+fn visit_active<E>(call: &mut ActiveCall, run: &RunKey, visit: &mut Visit<'_, E>) -> Result<(), E> {
+    let generation = Some(call.generation);
+    call.input.iter_mut().try_for_each(|part| visit(PayloadMut::Payload(part), run, generation, &["step"]))?;
+    call.progress.iter_mut().try_for_each(|part| visit(PayloadMut::Payload(part), run, generation, &["report"]))
+}
+
+impl LiveFrame {
+    /// Visits the payloads of the frame about `run`. Records are not visited: their events list their own payloads.
+    pub fn visit_payloads<E>(&mut self, run: &RunKey, visit: &mut Visit<'_, E>) -> Result<(), E> {
+        if let LiveContent::Snapshot(snapshot) = &mut self.content {
+            return snapshot.active.iter_mut().try_for_each(|call| visit_active(call, run, visit));
+        }
+        let mut one = |part: PayloadMut<'_>, generation, name| visit(part, run, generation, &[name]);
+        match &mut self.content {
+            LiveContent::StepStarted(started) => {
+                let generation = Some(started.generation);
+                started.step.input.iter_mut().try_for_each(|part| one(PayloadMut::Payload(part), generation, "step"))
+            }
+            LiveContent::StepAttemptFailed(failed) => {
+                one(PayloadMut::Failure(&mut failed.failure), Some(failed.generation), "step")
+            }
+            LiveContent::StateChanged(changed) => {
+                let generation = Some(changed.generation);
+                changed.value.iter_mut().try_for_each(|part| one(PayloadMut::Payload(part), generation, "state"))
+            }
+            LiveContent::TaskProgress(progress) => {
+                one(PayloadMut::Payload(&mut progress.progress), Some(progress.generation), "report")
+            }
+            LiveContent::Emitted(emitted) => {
+                one(PayloadMut::Payload(&mut emitted.value), None, "emitted")?;
+                emitted.meta.iter_mut().try_for_each(|part| one(PayloadMut::Payload(part), None, "emitted"))
+            }
+            LiveContent::End(end) => end.outcome.iter_mut().try_for_each(|part| one(of_result(part), None, "outcome")),
+            LiveContent::Snapshot(_)
+            | LiveContent::Log(_)
+            | LiveContent::TaskStarted(_)
+            | LiveContent::Blocked(_)
+            | LiveContent::Dropped(_) => Ok(()),
         }
     }
 }
@@ -79,7 +125,8 @@ impl Reply {
                 view.last_failure.iter_mut().try_for_each(|part| visit(PayloadMut::Failure(part), &run, None, &["report"]))?;
                 view.outcome.iter_mut().try_for_each(|part| visit(of_result(part), &run, None, &["outcome"]))
             }
-            (Reply::WatchRun(reply), Some(run)) => {
+            (Reply::ReadActive(reply), Some(run)) => reply.active.iter_mut().try_for_each(|call| visit_active(call, run, visit)),
+            (Reply::AwaitChange(reply), Some(run)) => {
                 reply.outcome.iter_mut().try_for_each(|part| visit(of_result(part), run, None, &["outcome"]))
             }
             (Reply::UpdateRun(reply), Some(run)) => {
@@ -87,6 +134,10 @@ impl Reply {
             }
             (Reply::QueryRun(reply), Some(run)) => {
                 reply.answer.iter_mut().try_for_each(|part| visit(of_result(part), run, None, &["query"]))
+            }
+            (Reply::ReadTimeline(timeline), Some(run)) => {
+                let generation = timeline.generation;
+                timeline.calls.iter_mut().try_for_each(|call| visit_call(call, run, generation, visit))
             }
             (Reply::ListApprovals(reply), _) => reply.waits.iter_mut().try_for_each(|wait| {
                 let (run, generation) = (wait.run.clone(), wait.generation);
@@ -100,4 +151,27 @@ impl Reply {
             _ => Ok(()),
         }
     }
+}
+
+/// Visits the payloads of a call. Those of a child are read in the context of its run.
+fn visit_call<E>(call: &mut TimelineCall, run: &RunKey, generation: u32, visit: &mut Visit<'_, E>) -> Result<(), E> {
+    let child = call.child.clone().map(|id| RunKey::new(run.namespace.clone(), id));
+    let (of, generation) = child.as_ref().map_or((run, Some(generation)), |child| (child, None));
+    if let Some(input) = &mut call.input {
+        let context = match call.r#type {
+            CallType::Child => "input",
+            CallType::Step => "step input",
+            _ => "task",
+        };
+        visit(PayloadMut::Payload(input), of, generation, &[context])?;
+    }
+    let context = match call.r#type {
+        CallType::Child => "outcome",
+        CallType::Step => "step",
+        CallType::Promise => "promise",
+        CallType::Update => "answer",
+        _ => "report",
+    };
+    let mut failures = call.attempts.iter_mut().filter_map(|attempt| attempt.failure.as_mut());
+    failures.try_for_each(|failure| visit(PayloadMut::Failure(failure), of, generation, &[context]))
 }

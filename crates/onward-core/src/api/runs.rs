@@ -1,6 +1,7 @@
 //! Requests and replies about one run.
 
 use crate::budget::Budget;
+use crate::live::{ActiveCall, Audience};
 use crate::stream::{StreamContent, StreamFrame};
 use crate::{
     Attribute, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, message,
@@ -76,7 +77,7 @@ message! {
         2 => more: bool,
     }
 
-    pub struct WatchRequest {
+    pub struct ChangeRequest {
         1 => run: RunKey,
         /// The position that the caller knows already.
         2 => generation: u32,
@@ -85,13 +86,26 @@ message! {
         5 => wait_ms: u64,
     }
 
-    pub struct WatchReply {
+    pub struct ChangeReply {
         1 => generation: u32,
         2 => next_index: Index,
         3 => status: Status,
         /// Present if the run is closed.
         4 => outcome: Option<Result<Payload, Failure>>,
     }
+
+    /// A request for the live view of a run.
+    pub struct WatchRequest {
+        1 => run: RunKey,
+        /// The generation to begin with; the current one if absent.
+        2 => generation: Option<u32>,
+        /// The first event.
+        3 => from: Index,
+        /// Begins at the end of the log.
+        4 => from_end: bool,
+    }
+
+    pub struct ActiveReply { 1 => active: Vec<ActiveCall> }
 
     pub struct StreamRequest {
         1 => run: RunKey,
@@ -109,6 +123,12 @@ message! {
     }
 }
 
+impl From<RunKey> for WatchRequest {
+    fn from(run: RunKey) -> WatchRequest {
+        WatchRequest { run, generation: None, from: Index(0), from_end: false }
+    }
+}
+
 impl StreamPage {
     /// Returns true if the run is closed and no frame follows.
     pub fn ends(&self) -> bool {
@@ -116,9 +136,23 @@ impl StreamPage {
     }
 }
 
+impl Emitted {
+    /// Returns a public value without meta data.
+    pub fn new(name: impl Into<String>, value: Payload) -> Emitted {
+        Emitted { name: name.into(), value, audience: Audience::Public, meta: None }
+    }
+}
+
 message! {
     /// A value that a run's code emitted for listeners; not recorded.
-    pub struct Emitted { 1 => name: String, 2 => value: Payload }
+    pub struct Emitted {
+        1 => name: String,
+        2 => value: Payload,
+        #[serde(default)]
+        3 => audience: Audience,
+        /// Free data about the value; a JSON object.
+        4 => meta: Option<Payload>,
+    }
 
     pub struct SignalRequest { 1 => run: RunKey, 2 => signal: Signal }
     pub struct ReasonRequest { 1 => run: RunKey, 2 => reason: String }

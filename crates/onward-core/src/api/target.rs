@@ -35,14 +35,14 @@ macro_rules! targets {
 targets! {
     |of| Target::Run(&of.run) =>
         StartRequest, RunRequest, ReasonRequest, LogRequest, EntriesRequest, AppendEntryRequest, BranchRequest, MessageRequest,
-        ResumeAgentRequest, WatchRequest, StreamRequest, SignalRequest, ResumeRequest, RetryRequest, ForkRequest, AskRequest,
-        DriveRequest, ChildrenQuery;
+        ResumeAgentRequest, ChangeRequest, StreamRequest, SignalRequest, ResumeRequest, RetryRequest, ForkRequest, AskRequest,
+        DriveRequest, ChildrenQuery, TimelineRequest, MomentRequest;
     |of| Target::Run(&of.task) => StartTaskRequest;
     |of| Target::Call(&mut of.namespace, &of.approval) => DecideRequest;
     |of| Target::Call(&mut of.namespace, &of.promise) => ResolveRequest;
     |of| Target::Call(&mut of.namespace, &of.task) => TaskRequest;
     |of| Target::Namespace(&mut of.namespace, of.run.as_ref()) => DeletedQuery, WaitQuery, TaskQuery;
-    |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, SpendQuery;
+    |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, SpendQuery, CountQuery, ActivityQuery;
     |of| Target::Namespace(&mut of.filter.namespace, None) => BulkRequest;
     |_of| Target::Nothing => PutAttachmentRequest;
 }

@@ -44,13 +44,23 @@ macro_rules! with_verbs {
             /// Resumes an agent that no worker holds, by a connected worker. If several compete, one succeeds.
             resume_agent ResumeAgent(ResumeAgentRequest) -> ResumeAgentReply, Work;
             /// Waits until a run has grown or ended, or the time is over. To wait for the ends of many runs, use AwaitEnds.
-            watch_changes WatchRun(WatchRequest) -> WatchReply, Read;
+            await_change AwaitChange(ChangeRequest) -> ChangeReply, Read;
+            /// Returns the steps and tasks of a run that workers execute now.
+            read_active ReadActive(RunRequest) -> ActiveReply, Read;
             /// Reads the stream of a run after an offset; waits for more up to the given time.
             read_stream ReadStream(StreamRequest) -> StreamPage, Read;
             /// Lists runs, newest first.
             list_runs ListRuns(RunQuery) -> RunList, Read;
             /// Lists the runs that a run started as its children, newest first.
             list_children ListChildren(ChildrenQuery) -> RunList, Read;
+            /// Reads the calls of a run with their times and attempts, in order of their first events.
+            read_timeline ReadTimeline(TimelineRequest) -> Timeline, Read;
+            /// Reads a run as of an event of its log.
+            read_at ReadAt(MomentRequest) -> Moment, Read;
+            /// Counts runs by status.
+            count_runs CountRuns(CountQuery) -> CountsReply, Read;
+            /// Counts the starts and ends of runs over time.
+            read_activity ReadActivity(ActivityQuery) -> ActivityReply, Read;
             /// Counts the open runs for each version of the code.
             list_versions ListVersions(NamespaceRequest) -> VersionsReply, Read;
             /// Returns the cost by model, day, run or tree, including deleted runs.
@@ -125,7 +135,6 @@ macro_rules! declare {
         }
 
         /// The reply of any verb.
-        #[expect(clippy::large_enum_variant, reason = "a reply is moved a few times and kept nowhere")]
         #[derive(Debug, Clone, PartialEq)]
         pub enum Reply {
             $($name($reply),)*

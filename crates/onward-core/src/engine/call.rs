@@ -3,7 +3,7 @@
 use super::{Engine, Wake};
 use crate::log::event::{ChildCanceled, TaskCanceled, WaitCanceled};
 use crate::task::RetryPolicy;
-use crate::{CallId, Event, Failure, Hash, Index, Name, Payload, RunId};
+use crate::{CallId, Event, Failure, Hash, Index, Name, Payload, RunId, Timestamp};
 
 /// The identity of a recorded step.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,8 @@ pub(super) enum StepPhase {
         /// A cancellation request was there before the call.
         behind_request: bool,
     },
-    Running,
+    /// The closure runs since this time.
+    Running(Timestamp),
     /// The attempt's result is being committed.
     Reported,
     /// Waits for its next attempt.
@@ -42,14 +43,34 @@ pub(super) enum StepPhase {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum CallDetails {
-    Step { identity: StepIdentity, retry: RetryPolicy, attempt: u32, phase: StepPhase },
-    Task { kind: Name },
+    Step {
+        identity: StepIdentity,
+        retry: RetryPolicy,
+        attempt: u32,
+        phase: StepPhase,
+        /// Recorded with each result.
+        input: Option<Payload>,
+    },
+    Task {
+        kind: Name,
+    },
     Timer,
-    Signal { pattern: super::Pattern },
-    Approval { name: Name },
-    Promise { name: Name },
-    Child { child: RunId, kind: Name },
-    ChildResult { child: RunId },
+    Signal {
+        pattern: super::Pattern,
+    },
+    Approval {
+        name: Name,
+    },
+    Promise {
+        name: Name,
+    },
+    Child {
+        child: RunId,
+        kind: Name,
+    },
+    ChildResult {
+        child: RunId,
+    },
     Canceled,
 }
 

@@ -6,8 +6,9 @@
 use super::call::{Call, CallDetails, CallState, StepIdentity, StepPhase};
 use super::{Engine, Wake};
 use crate::log::event::{StepCompleted, StepFailed, WaitCanceled};
+use crate::run::live::RunningStep;
 use crate::task::RetryPolicy;
-use crate::{CallId, Event, Failure, Hash, Index, Name, Payload};
+use crate::{CallId, Event, Failure, Hash, Index, Name, Payload, Timestamp};
 
 /// The worker's action for a polled step.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +27,7 @@ impl Engine {
         let call_id = self.next_call_id();
         let identity = StepIdentity { name, input_hash: None };
         let phase = self.not_begun();
-        let what = CallDetails::Step { identity, retry: RetryPolicy::default(), attempt: 1, phase };
+        let what = CallDetails::Step { identity, retry: RetryPolicy::default(), attempt: 1, phase, input: None };
         self.open(call_id.clone(), what, None);
         call_id
     }
@@ -50,6 +51,21 @@ impl Engine {
         }
     }
 
+    /// Records this input with the results of the step. It is for people: replay does not compare it.
+    pub fn record_step_input(&mut self, call_id: &CallId, recorded: Payload) {
+        if let Some(Call { what: CallDetails::Step { input, .. }, .. }) = self.calls.get_mut(call_id) {
+            *input = Some(recorded);
+        }
+    }
+
+    /// Returns the input that is recorded with the results of an open step.
+    pub fn recorded_step_input(&self, call_id: &CallId) -> Option<Payload> {
+        match self.calls.get(call_id) {
+            Some(Call { what: CallDetails::Step { input, .. }, .. }) => input.clone(),
+            _ => None,
+        }
+    }
+
     pub fn poll_step(&mut self, call_id: &CallId) -> StepPoll {
         if let Some(result) = self.poll_call(call_id) {
             return StepPoll::Recorded(result);
@@ -69,9 +85,31 @@ impl Engine {
             self.deferred_steps.insert(call_id.clone()); // N2, N6
             return StepPoll::Pending;
         }
-        *phase = StepPhase::Running;
+        *phase = StepPhase::Running(self.now);
         self.running_steps += 1;
         StepPoll::Start { attempt: *attempt }
+    }
+
+    /// Sets the time at which the attempt at `call_id` began, for readers of the run; by default that of the last event.
+    pub fn set_step_start(&mut self, call_id: &CallId, at: Timestamp) {
+        if let Some(Call { what: CallDetails::Step { phase: StepPhase::Running(since), .. }, .. }) = self.calls.get_mut(call_id) {
+            *since = at;
+        }
+    }
+
+    /// Returns the steps that run now.
+    pub fn steps_under_way(&self) -> Vec<RunningStep> {
+        let running = |(call_id, call): (&CallId, &Call)| match &call.what {
+            CallDetails::Step { identity, attempt, input, phase: StepPhase::Running(started_at), .. } => Some(RunningStep {
+                call_id: call_id.clone(),
+                name: identity.name.clone(),
+                attempt: *attempt,
+                started_at: *started_at,
+                input: input.clone(),
+            }),
+            _ => None,
+        };
+        self.calls.iter().filter_map(running).collect()
     }
 
     /// Returns true if an abandoned part of the log has the result of the step, which then comes with the next commit.
@@ -91,21 +129,22 @@ impl Engine {
     /// Reports the result of the closure for the attempt that runs at `call_id`.
     pub fn report_step(&mut self, call_id: &CallId, result: Result<Payload, Failure>, took_ms: u64) {
         let now = self.now;
-        let Some(Call { what: CallDetails::Step { identity, retry, attempt, phase }, .. }) = self.calls.get_mut(call_id) else {
+        let Some(Call { what: CallDetails::Step { identity, retry, attempt, phase, input }, .. }) = self.calls.get_mut(call_id)
+        else {
             return;
         };
         *phase = StepPhase::Reported;
         self.running_steps -= 1;
         let StepIdentity { name, input_hash } = identity.clone();
-        let (call_id, attempt) = (call_id.clone(), *attempt);
+        let (call_id, attempt, input) = (call_id.clone(), *attempt, input.clone());
         let event: Event = match result {
-            Ok(output) => StepCompleted { call_id, name, input_hash, output, attempt, took_ms }.into(),
+            Ok(output) => StepCompleted { call_id, name, input_hash, output, attempt, took_ms, input }.into(),
             Err(failure) => {
                 let failure = failure.bounded();
                 // `now` is the time of the last event; the retry delay counts from the end of the step.
                 let ended = now.after(std::time::Duration::from_millis(took_ms));
                 let retry_at = retry.next_attempt(attempt, &failure, ended);
-                StepFailed { call_id, name, input_hash, failure, attempt, took_ms, retry_at }.into()
+                StepFailed { call_id, name, input_hash, failure, attempt, took_ms, retry_at, input }.into()
             }
         };
         self.out.push(event);
@@ -119,7 +158,7 @@ impl Engine {
         let Some(event) = events.iter_mut().find(reported) else { return };
         if let Event::StepCompleted(StepCompleted { call_id, name, input_hash, attempt, took_ms, .. }) = event.clone() {
             let failure = Failure { retryable: false, ..failure.bounded() };
-            *event = StepFailed { call_id, name, input_hash, failure, attempt, took_ms, retry_at: None }.into();
+            *event = StepFailed { call_id, name, input_hash, failure, attempt, took_ms, retry_at: None, input: None }.into();
         }
     }
 
@@ -167,7 +206,7 @@ impl Engine {
         };
         self.deferred_steps.remove(call_id);
         match phase {
-            StepPhase::Running => self.running_steps -= 1,
+            StepPhase::Running(_) => self.running_steps -= 1,
             StepPhase::Backoff if matches!(answer, CallState::Open) => self.stop_timer(call_id),
             _ => {}
         }

@@ -447,7 +447,7 @@ fn a_result_of_a_call_the_code_has_forgotten_is_ignored() {
     bench.engine.drop_call(&task);
     bench.engine.start_timer(Timestamp(9_999));
     bench.commit();
-    bench.input(TaskCompleted { call_id: task, output: json("1"), attempts: 1 });
+    bench.input(TaskCompleted { call_id: task, output: json("1"), attempts: 1, ran: None });
     let draft = bench.commit();
     assert_eq!(draft.events.len(), 1, "only a suspension");
 }
@@ -464,6 +464,7 @@ fn an_unrequested_step_result_diverges() {
         output: json("1"),
         attempt: 1,
         took_ms: 0,
+        input: None,
     };
     bench.engine.feed(Record { index: Index(1), at: Timestamp(2_000), commit: Some(header), events: vec![step.into()] });
     let report = bench.diverges();

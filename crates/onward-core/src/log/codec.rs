@@ -304,7 +304,7 @@ macro_rules! message {
                     let _ = &schema;
                     vec![$($crate::log::schema::FieldLine {
                         number: $number,
-                        name: stringify!($field),
+                        name: stringify!($field).trim_start_matches("r#"),
                         docs: &[$(stringify!($fmeta)),*],
                         proto: <$type as $crate::log::codec::Field>::proto(schema),
                     },)*]

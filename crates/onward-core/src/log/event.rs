@@ -22,7 +22,7 @@ pub use crate::run::attribute::{Attribute, AttributeValue};
 use crate::spend::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
-use crate::{CallId, Failure, Hash, Index, Name, Payload, RunId, RunKey, Timestamp, message, numbered};
+use crate::{CallId, Failure, Hash, Index, Name, Payload, RunId, RunKey, Timestamp, WorkerId, message, numbered};
 pub use agent::{CallAdopted, Checkpoint, EntryAppended, EntryKey, EntryLocation, Quote, SegmentAbandoned, Tally};
 
 /// The storage of an event's content: inline, or boxed if it would enlarge every other event.
@@ -445,8 +445,28 @@ message! {
 
     pub struct PromiseResolved { 1 => call_id: CallId, 2 => result: Result<Payload, Failure>, 3 => resolution_id: String }
     pub struct UpdateReceived { 1 => update_id: String, 2 => name: Name, 3 => payload: Payload }
-    pub struct TaskCompleted { 1 => call_id: CallId, 2 => output: Payload, 3 => attempts: u32 }
-    pub struct TaskFailed { 1 => call_id: CallId, 2 => failure: Failure, 3 => attempts: u32 }
+
+    pub struct TaskCompleted {
+        1 => call_id: CallId,
+        2 => output: Payload,
+        3 => attempts: u32,
+        /// The last attempt; `None` in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => ran: Option<AttemptRan>,
+    }
+
+    pub struct TaskFailed {
+        1 => call_id: CallId,
+        2 => failure: Failure,
+        3 => attempts: u32,
+        /// The last attempt; `None` in older logs, and if the task failed while it was queued.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => ran: Option<AttemptRan>,
+    }
+
+    /// The start of an attempt and its worker.
+    #[derive(Eq)]
+    pub struct AttemptRan { 1 => started_at: Timestamp, 2 => worker: Option<WorkerId> }
 
     /// The start of a task's attempt, recorded before a worker gets it.
     pub struct TaskAttempted {
@@ -671,6 +691,9 @@ message! {
         5 => attempt: u32,
         #[serde(default)]
         6 => took_ms: u64,
+        /// The recorded input, for people; it is not compared on replay.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        7 => input: Option<Payload>,
     }
 
     pub struct StepFailed {
@@ -684,6 +707,9 @@ message! {
         6 => took_ms: u64,
         /// The time of the next attempt; `None` makes the failure final.
         7 => retry_at: Option<Timestamp>,
+        /// The recorded input, for people; it is not compared on replay.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        8 => input: Option<Payload>,
     }
 
     pub struct TaskScheduled {

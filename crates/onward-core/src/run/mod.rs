@@ -31,11 +31,15 @@
 mod admit;
 pub mod ancestry;
 pub mod attribute;
+pub mod doing;
 mod effects;
 mod idempotency;
 mod input;
+pub mod live;
+pub mod moment;
 pub mod reopen;
 pub mod root;
+pub mod timeline;
 pub mod view;
 
 pub use admit::{Admitted, CommitRefusal, Refusal};

@@ -450,4 +450,4 @@ impl Fold {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -31,7 +31,9 @@ use std::time::Duration;
 
 pub use report::TaskReport;
 
-use crate::log::event::{Event, RunCompleted, RunFailed, TaskAttempted, TaskCompleted, TaskFailed, is_same_incarnation};
+use crate::log::event::{
+    AttemptRan, Event, RunCompleted, RunFailed, TaskAttempted, TaskCompleted, TaskFailed, is_same_incarnation,
+};
 use crate::run::Input;
 use crate::spend::{AttemptSpend, Spend};
 use crate::time::millis;
@@ -262,6 +264,16 @@ message! {
     }
 }
 
+impl TaskCount {
+    /// Adds the tasks of another count.
+    pub fn add(&mut self, other: &TaskCount) {
+        self.queued += other.queued;
+        self.running += other.running;
+        self.quarantined += other.quarantined;
+        self.oldest_at = [self.oldest_at, other.oldest_at].into_iter().flatten().min();
+    }
+}
+
 /// The result of a change of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskTransition {
@@ -431,7 +443,7 @@ impl Task {
                 let (call_id, attempts) = (self.id.call_id.clone(), self.attempt);
                 TaskTransition::Ended(Box::new(match self.ends_run {
                     true => RunCompleted { output, attempts: Some(attempts) }.into(),
-                    false => TaskCompleted { call_id, output, attempts }.into(),
+                    false => TaskCompleted { call_id, output, attempts, ran: self.ran() }.into(),
                 }))
             }
             // The code of the task could not report what it has done.
@@ -639,11 +651,16 @@ impl Task {
         }
     }
 
+    /// Returns the current attempt, if a worker got it.
+    fn ran(&self) -> Option<AttemptRan> {
+        self.started_at.map(|started_at| AttemptRan { started_at, worker: self.worker.clone() })
+    }
+
     fn end(&self, failure: Failure) -> TaskTransition {
         let (call_id, attempts) = (self.id.call_id.clone(), self.attempt);
         TaskTransition::Ended(Box::new(match self.ends_run {
             true => RunFailed { failure, attempts: Some(attempts) }.into(),
-            false => TaskFailed { call_id, failure, attempts }.into(),
+            false => TaskFailed { call_id, failure, attempts, ran: self.ran() }.into(),
         }))
     }
 }

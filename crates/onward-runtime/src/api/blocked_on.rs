@@ -77,7 +77,7 @@ impl Runtime {
         Some(if is_known { BlockReason::Queued } else { BlockReason::NoWorker })
     }
 
-    async fn tasks_in(&self, key: &RunKey, state: TaskState) -> Result<Vec<Task>, RuntimeError> {
+    pub(super) async fn tasks_in(&self, key: &RunKey, state: TaskState) -> Result<Vec<Task>, RuntimeError> {
         let (namespace, run) = (key.namespace.clone(), Some(key.clone()));
         let query = TaskQuery { namespace, run, state: Some(state), limit: SCANNED_MAX, gaps: None };
         Ok(self.store().list_tasks(query).await?)

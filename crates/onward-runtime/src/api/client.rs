@@ -6,7 +6,8 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use onward_core::api::{self, BulkDone, BulkRequest, BulkVerb, Call, LogRequest, Reply, StartReply, StartRequest};
+use onward_core::api::{self, BulkDone, BulkRequest, BulkVerb, Call, LogRequest, Reply, StartReply, StartRequest, WatchRequest};
+use onward_core::live::LiveFrame;
 use onward_core::log::prelude_of;
 use onward_core::view::{RunView, created_at};
 use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
@@ -36,6 +37,12 @@ pub trait Changes: Send {
     fn generation(&self) -> u32;
 }
 
+/// The frames of a run for one reader.
+pub trait Updates: Send {
+    /// Returns the next frame; `None` after the last one. Cancel-safe.
+    fn next(&mut self) -> ClientFuture<'_, Option<LiveFrame>>;
+}
+
 /// A caller's connection to a runtime.
 pub trait Client: Send + Sync {
     /// Executes a verb.
@@ -49,6 +56,9 @@ pub trait Client: Send + Sync {
 
     /// Watches a run from now on.
     fn watch_run(&self, key: RunKey) -> ClientFuture<'_, Box<dyn Changes>>;
+
+    /// Reads a run live: its log from an event on, and what is under way and not in the log.
+    fn watch_updates(&self, request: WatchRequest) -> ClientFuture<'_, Box<dyn Updates>>;
 
     /// Reads the current generation of a run at one moment, folded from its log (F27).
     fn read_run(&self, key: RunKey) -> ClientFuture<'_, RunView>;
@@ -195,6 +205,10 @@ impl Client for Runtime {
 
     fn watch_run(&self, key: RunKey) -> ClientFuture<'_, Box<dyn Changes>> {
         Box::pin(async move { Ok(Box::new(Runtime::watch_run(self, &key).await?) as Box<dyn Changes>) })
+    }
+
+    fn watch_updates(&self, request: WatchRequest) -> ClientFuture<'_, Box<dyn Updates>> {
+        Box::pin(async move { Ok(Box::new(Runtime::watch_updates(self, request).await?) as Box<dyn Updates>) })
     }
 
     fn read_run(&self, key: RunKey) -> ClientFuture<'_, RunView> {

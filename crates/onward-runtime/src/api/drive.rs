@@ -125,6 +125,7 @@ impl LocalConnection {
         let claimed = runtime.store().claim_run(key, self.id().clone(), input).await;
         let mut one = self.worker().leases.noted(claimed, runtime.clock().now())?;
         window.end(one.claimed.as_mut_slice(), permits);
+        runtime.lease_changed(&one.head.key);
         // The store leased nothing in these cases: an external run has another engine, and a standalone task has no workflow
         // code.
         if one.head.external.is_some() {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use onward_core::api::{
-    self, AskReply, BlockersReply, Call, DecideRequest, DeletedReply, DoneReply, LogPage, MessageRequest, QueuesReply, Reply,
-    ResolveRequest, RetryRequest, RunList, Signal, SpendReply, StartReply, TasksReply, VersionsReply, WaitsReply, WatchReply,
-    WatchRequest, WorkersReply,
+    self, ActiveReply, AskReply, BlockersReply, Call, ChangeReply, ChangeRequest, DecideRequest, DeletedReply, DoneReply,
+    LogPage, MessageRequest, QueuesReply, Reply, ResolveRequest, RetryRequest, RunList, Signal, SpendReply, StartReply,
+    TasksReply, VersionsReply, WaitsReply, WorkersReply,
 };
 use onward_core::budget::{Allowance, Budget};
 use onward_core::conversation::MESSAGE;
@@ -15,6 +15,7 @@ use onward_core::task::TaskState;
 use onward_core::{Name, Namespace};
 use onward_store::{Appended, DeletedQuery, Gaps, RunQuery, Started, TaskQuery, WaitQuery};
 
+use crate::api::observe::read_moment;
 use crate::conversation::read_page;
 use crate::{CallRef, ClientFuture, Decide, Runtime, RuntimeError};
 
@@ -54,13 +55,18 @@ impl Runtime {
             Call::AppendEntry(of) => Reply::AppendEntry(self.append_entry(&of.run, of.entry).await?),
             Call::BranchRun(of) => Reply::BranchRun(self.branch_run(&of.run, of.branch).await?),
             Call::SendMessage(of) => Reply::SendMessage(self.send_message(of).await?),
-            Call::WatchRun(of) => Reply::WatchRun(self.watch_changes(of).await?),
+            Call::AwaitChange(of) => Reply::AwaitChange(self.await_change(of).await?),
+            Call::ReadActive(of) => Reply::ReadActive(ActiveReply { active: self.active(&of.run).await? }),
             Call::ReadStream(of) => {
                 let wait = Duration::from_millis(of.wait_ms);
                 Reply::ReadStream(self.read_stream(&of.run, of.offset.as_deref(), wait).await?)
             }
             Call::ListRuns(of) => Reply::ListRuns(self.runs(of).await?),
             Call::ListChildren(of) => Reply::ListChildren(self.list_children(of).await?),
+            Call::ReadTimeline(of) => Reply::ReadTimeline(self.read_timeline(of).await?),
+            Call::ReadAt(of) => Reply::ReadAt(read_moment(self, of).await?),
+            Call::CountRuns(of) => Reply::CountRuns(self.count_runs(of).await?),
+            Call::ReadActivity(of) => Reply::ReadActivity(self.read_activity(of).await?),
             Call::ListVersions(of) => {
                 Reply::ListVersions(VersionsReply { versions: self.store().count_versions(of.namespace).await? })
             }
@@ -122,8 +128,8 @@ impl Runtime {
     }
 
     /// Waits until the run has passed the given position or is closed, or the time is over.
-    async fn watch_changes(&self, request: WatchRequest) -> Result<WatchReply, RuntimeError> {
-        let WatchRequest { run, generation, next_index, wait_ms } = request;
+    async fn await_change(&self, request: ChangeRequest) -> Result<ChangeReply, RuntimeError> {
+        let ChangeRequest { run, generation, next_index, wait_ms } = request;
         let change = async {
             let mut watch = self.watch_run(&run).await?;
             loop {
@@ -137,7 +143,7 @@ impl Runtime {
         tokio::time::timeout(Duration::from_millis(wait_ms), change).await.unwrap_or(Ok::<_, RuntimeError>(()))?;
         let head = self.read_head(&run).await?;
         let outcome = if head.status.is_closed() { self.read_outcome(&run).await? } else { None };
-        Ok(WatchReply { generation: head.generation, next_index: head.next_index, status: head.status, outcome })
+        Ok(ChangeReply { generation: head.generation, next_index: head.next_index, status: head.status, outcome })
     }
 
     /// Decides an approval in the name of the caller's credential, if it has one (S8).
@@ -185,7 +191,7 @@ pub(super) fn names(gaps: Option<Gaps>) -> Vec<String> {
     gaps.map(|gaps| gaps.names()).unwrap_or_default()
 }
 
-pub(super) fn run_query(query: api::RunQuery) -> RunQuery {
+pub(crate) fn run_query(query: api::RunQuery) -> RunQuery {
     let api::RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes, partly: _ } =
         query;
     let (parent, gaps) = (None, None);

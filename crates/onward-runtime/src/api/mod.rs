@@ -9,6 +9,8 @@ pub(crate) mod descendants;
 pub(crate) mod drive;
 pub(crate) mod execute;
 pub(crate) mod external;
+pub(crate) mod live;
+pub(crate) mod observe;
 pub(crate) mod read;
 pub(crate) mod reopen;
 pub(crate) mod runs;

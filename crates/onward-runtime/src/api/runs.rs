@@ -157,7 +157,9 @@ impl Runtime {
     /// Deletes a run, open or closed, as far as the store allows it.
     pub(crate) async fn delete_any(&self, key: &RunKey, reason: &str) -> Result<(), RuntimeError> {
         check_text("reason", reason)?;
+        let head = self.head_for_feed(key).await;
         self.store().delete_runs(Delete::Run { key: key.clone(), reason: reason.to_owned() }).await?;
+        head.into_iter().for_each(|head| self.run_deleted(head));
         Ok(())
     }
 

@@ -162,12 +162,18 @@ async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
 }
 
 async fn relay_broadcasts(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    // A deadline and not a pause: wakeups must not delay the announcements, which other servers forget.
+    let mut announce_at = Instant::now() + LISTENING_PACE;
     while !*stopped.borrow() {
-        match wait(LISTENING_PACE, runtime.hub().broadcast.wakeup.notified(), &mut stopped).await {
-            WakeReason::By(false) => return,
-            WakeReason::By(true) => runtime.exchange_broadcasts(false).await,
-            WakeReason::ByTime => runtime.exchange_broadcasts(true).await,
+        let sleep = announce_at.saturating_duration_since(Instant::now());
+        if let WakeReason::By(false) = wait(sleep, runtime.hub().broadcast.wakeup.notified(), &mut stopped).await {
+            return;
         }
+        let is_time = Instant::now() >= announce_at;
+        if is_time {
+            announce_at = Instant::now() + LISTENING_PACE;
+        }
+        runtime.exchange_broadcasts(is_time).await;
     }
 }
 

@@ -1,5 +1,5 @@
-//! Broadcasts between runtimes over one shared store: queries to code that runs elsewhere, emitted values, stream frames, rate
-//! limits.
+//! Broadcasts between runtimes over one shared store: queries to code that runs elsewhere, emitted values, stream frames, live
+//! notices, changes for feeds, rate limits.
 //!
 //! A message is delivered at most once, to the runtimes that are connected. A query that no runtime takes up in time has no
 //! answer, and values for a listener that has left are lost (ADR 0015). Nothing that has to be recorded may be sent this way.
@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use onward_core::codec::Message;
 use onward_core::stream::{AttemptFailed, TaskFrames};
-use onward_core::{Failure, Name, Payload, RunKey, message};
+use onward_core::{Failure, Name, Payload, RunHead, RunKey, message};
 use onward_store::sync::{lock, random_u64};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::cluster::Hub;
+use crate::stream::feed::OutgoingChanges;
+use crate::stream::live::ForwardedNotice;
 use crate::worker::rate_limits::RateLimited;
 use crate::{Emitted, Runtime, RuntimeError};
 use readers::Readers;
@@ -49,6 +51,16 @@ message! {
         6 => reading: Vec<RunKey>,
         7 => forwarded: Vec<ForwardedFrames>,
         8 => closed: Vec<RateLimited>,
+        /// Runs that are read live at the sender.
+        9 => watching: Vec<RunKey>,
+        10 => notices: Vec<ForwardedNotice>,
+        /// The sender has feeds of changed runs.
+        11 => has_feeds: bool,
+        /// Runs that were claimed or released, for feeds.
+        12 => touched: Vec<RunKey>,
+        13 => deleted: Vec<RunHead>,
+        /// Some changes for feeds are lost.
+        14 => is_feed_lost: bool,
     }
 }
 
@@ -76,8 +88,7 @@ message! {
 message! {
     struct EmittedElsewhere {
         1 => run: RunKey,
-        2 => name: String,
-        3 => value: Payload,
+        2 => emitted: Emitted,
     }
 }
 
@@ -130,8 +141,21 @@ impl Hub {
             let until = Instant::now() + LISTENING_MAX;
             lock(&self.broadcast.wanted).extend(message.listening.into_iter().map(|run| (run, until)));
         }
-        for EmittedElsewhere { run, name, value } in message.emitted {
-            self.emits.send(&run, Emitted { name, value });
+        for EmittedElsewhere { run, emitted } in message.emitted {
+            self.emits.send(&run, emitted);
+        }
+        for run in message.watching {
+            self.live.want(&run, Instant::now() + LISTENING_MAX);
+            self.inboxes.watch(&run, true); // its worker lists the steps under way (LW2)
+        }
+        message.notices.into_iter().for_each(|notice| self.live.deliver(notice));
+        if message.has_feeds {
+            self.feed.want(Instant::now() + LISTENING_MAX);
+        }
+        message.touched.iter().for_each(|run| self.feed.touched(run));
+        message.deleted.iter().for_each(|head| self.feed.deleted(head));
+        if message.is_feed_lost {
+            self.feed.missed();
         }
         for run in message.reading {
             let _whole = self.broadcast.keep_whole();
@@ -178,15 +202,30 @@ impl Broadcast {
         drop(wanted);
         let mut outgoing = lock(&self.outgoing);
         if outgoing.len() < EMITTED_MAX {
-            let Emitted { name, value } = emitted.clone();
-            outgoing.push(EmittedElsewhere { run: run.clone(), name, value });
+            outgoing.push(EmittedElsewhere { run: run.clone(), emitted: emitted.clone() });
             self.wakeup.notify_one();
         }
     }
 
     fn message(&self) -> BroadcastMessage {
         let (listening, emitted, reading, forwarded, closed) = Default::default();
-        BroadcastMessage { from: self.id, query: None, answered: None, listening, emitted, reading, forwarded, closed }
+        let (watching, notices, has_feeds, touched, deleted, is_feed_lost) = Default::default();
+        BroadcastMessage {
+            from: self.id,
+            query: None,
+            answered: None,
+            listening,
+            emitted,
+            reading,
+            forwarded,
+            closed,
+            watching,
+            notices,
+            has_feeds,
+            touched,
+            deleted,
+            is_feed_lost,
+        }
     }
 }
 
@@ -205,8 +244,12 @@ impl Drop for OpenQuery<'_> {
 impl Runtime {
     /// Sends a message to the others. Delivery is not guaranteed.
     async fn broadcast(&self, message: BroadcastMessage) {
+        let has_changes = message.is_feed_lost || !message.touched.is_empty() || !message.deleted.is_empty();
         if let Err(error) = self.store().broadcast(message.to_bytes()).await {
             tracing::debug!(code = error.code(), "failed to broadcast to the other servers: {error}");
+            if has_changes {
+                self.hub().feed.outgoing_lost();
+            }
         }
     }
 
@@ -259,8 +302,27 @@ impl Runtime {
         let reading =
             if broadcast.readers.is_time(is_time) { self.hub().streams.read_runs(self.clock().now()) } else { Vec::new() };
         let emitted = std::mem::take(&mut *lock(&broadcast.outgoing));
-        if !listening.is_empty() || !emitted.is_empty() || !reading.is_empty() {
-            self.broadcast(BroadcastMessage { listening, emitted, reading, ..broadcast.message() }).await;
+        let (live, feed) = (&self.hub().live, &self.hub().feed);
+        if is_time {
+            self.hub().unwatch_expired();
+        }
+        let (watching, notices) = (live.announced(is_time), live.take_outgoing());
+        let (has_feeds, OutgoingChanges { touched, deleted, is_lost }) = (feed.is_announced(is_time), feed.take_outgoing());
+        let empty = broadcast.message();
+        let message = BroadcastMessage {
+            listening,
+            emitted,
+            reading,
+            watching,
+            notices,
+            has_feeds,
+            touched,
+            deleted,
+            is_feed_lost: is_lost,
+            ..broadcast.message()
+        };
+        if message != empty {
+            self.broadcast(message).await;
         }
         self.send_forwarded().await;
     }

@@ -13,6 +13,8 @@ use crate::cluster::broadcast::Broadcast;
 use crate::cluster::refresh::Elsewhere;
 use crate::stream::Streams;
 use crate::stream::emits::Emits;
+use crate::stream::feed::Feed;
+use crate::stream::live::Live;
 use crate::worker::inbox::Inboxes;
 use crate::worker::profile::Workers;
 use crate::worker::rate_limits::ClosedLimits;
@@ -25,6 +27,8 @@ pub(crate) struct Hub {
     pub workers: Workers,
     pub alarm: Alarm,
     pub emits: Emits,
+    pub live: Live,
+    pub feed: Feed,
     pub replays: Replays,
     pub elsewhere: Elsewhere,
     pub broadcast: Broadcast,
@@ -42,6 +46,7 @@ impl Listener for Hub {
                 }
                 self.streams.appended(head, record);
                 self.watches.appended(head, record);
+                self.feed.appended(head, record, || self.inboxes.claim_of(&head.key).is_some());
                 self.workers.appended(head, record);
             }
             Change::RunPending { head } => self.workers.run_pending(head),
@@ -50,12 +55,14 @@ impl Listener for Hub {
             Change::OutboxGrew => self.alarm.outbox_grew(),
             Change::Elsewhere { run, ends } => {
                 self.elsewhere.changed(run);
+                self.feed.touched(run);
                 self.watches.notify_remote_append(run, *ends);
             }
             Change::WorkElsewhere { namespace } => self.workers.wake(Some(namespace)),
             Change::Broadcast { message } => self.receive(message),
             Change::Missed => {
                 self.elsewhere.missed();
+                self.feed.missed();
                 self.watches.notify_all();
                 self.workers.wake(None);
                 self.alarm.outbox_grew();

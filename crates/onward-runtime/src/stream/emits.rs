@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use onward_core::RunKey;
+use onward_core::live::LiveContent;
 use onward_store::sync::lock;
 use tokio::sync::broadcast;
 
@@ -46,6 +47,7 @@ impl Runtime {
     }
 
     pub(crate) fn emit(&self, key: &RunKey, emitted: Emitted) {
+        self.send_live(key, || LiveContent::Emitted(emitted.clone()));
         self.hub().broadcast.emitted(key, &emitted);
         self.hub().emits.send(key, emitted);
     }

@@ -11,6 +11,8 @@
 
 mod buffer;
 pub(crate) mod emits;
+pub(crate) mod feed;
+pub(crate) mod live;
 mod read;
 
 use std::hash::{BuildHasher, RandomState};

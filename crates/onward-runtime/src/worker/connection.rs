@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use onward_core::event::RunPaused;
+use onward_core::live::StepsReport;
 use onward_core::run::{Commit, Committed};
 use onward_core::stream::TaskFrames;
 use onward_core::task::{Task, TaskId, TaskReport};
@@ -79,6 +80,9 @@ pub trait WorkerConnection: Send + Sync {
     fn task_over(&self, id: TaskId, claim: u64) -> ConnectionFuture<'_, ()>;
 
     fn emit(&self, key: &RunKey, emitted: Emitted);
+
+    /// Reports steps of a run that is watched. Not recorded.
+    fn report_steps(&self, report: StepsReport);
 
     /// Adds frames of an attempt to the stream of its run; returns them if the send buffer is full.
     fn push_frames(&self, task_frames: TaskFrames) -> Option<TaskFrames>;

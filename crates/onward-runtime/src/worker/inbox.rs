@@ -35,6 +35,12 @@ pub trait Inbox: Send + Sync {
 
     /// Passes a query to the run's code; returns the query if the run is no longer in memory.
     fn ask(&self, question: Question) -> Result<(), Question>;
+
+    /// Notes whether readers of the run exist. If so, the worker reports all steps under way, and then each step that starts.
+    /// Returns false if it cannot report steps.
+    fn watch(&self, _on: bool) -> bool {
+        false
+    }
 }
 
 #[derive(Default)]
@@ -134,6 +140,15 @@ impl Inboxes {
             Some(inbox) => inbox.ask(question),
             None => Err(question),
         }
+    }
+
+    /// Passes to the worker that holds the run whether it is watched. Returns whether the worker reports steps then; `None` if no
+    /// worker of this process holds the run.
+    pub fn watch(&self, key: &RunKey, on: bool) -> Option<bool> {
+        self.slots.update(key, |slot| match &slot.to {
+            SlotTarget::Inbox(inbox) => inbox.watch(on),
+            SlotTarget::Kept(_) => true, // it reports when it opens its inbox
+        })
     }
 
     pub fn close(&self, key: &RunKey, epoch: Epoch) {

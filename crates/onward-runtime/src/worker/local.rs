@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use onward_core::event::{RunPaused, TaskAttemptEnded};
+use onward_core::live::StepsReport;
 use onward_core::run::{Commit, Committed, Input};
 use onward_core::stream::TaskFrames;
 use onward_core::task::{Task, TaskId, TaskReport, TaskState};
@@ -14,7 +15,8 @@ use onward_core::{Epoch, Index, Name, Record, RunKey, WorkerId};
 use onward_store::sync::lock;
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Consequence, StoreError, StoreFuture, TaskQuery};
 
-use crate::counts::is_empty_answer;
+use crate::counts::{DURATION_BOUNDS, is_empty_answer};
+use crate::stream::live::LiveNotice;
 use crate::worker::connection::{ConnectionFuture, Question, WorkerConnection};
 use crate::worker::inbox::Inbox;
 use crate::worker::profile::{Permit, Worker, WorkerProfile};
@@ -224,17 +226,28 @@ impl WorkerConnection for LocalConnection {
     }
 
     fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
-        self.runtime().hub().inboxes.open(key, epoch, inbox);
+        let hub = self.runtime().hub();
+        hub.inboxes.open(key, epoch, inbox);
+        if hub.live.is_watched(key) {
+            hub.inboxes.watch(key, true);
+            if !hub.live.is_watched(key) {
+                hub.inboxes.watch(key, false); // the last reader left in between (LW2)
+            }
+        }
     }
 
     fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
         self.runtime().hub().inboxes.close(key, epoch);
-        self.runtime().hub().replays.end(key, epoch);
+        self.runtime().hub().replays.abandoned(key, epoch);
     }
 
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'static, Vec<Record>> {
-        let store = self.runtime().store().clone();
-        Box::pin(async move { store.read_log(key, generation, from, limit).await })
+        let runtime = self.runtime().clone();
+        Box::pin(async move {
+            let records = runtime.store().read_log(key.clone(), generation, from, limit).await?;
+            runtime.hub().replays.read(&key, generation, &records);
+            Ok(records)
+        })
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
@@ -255,7 +268,8 @@ impl WorkerConnection for LocalConnection {
         let port = self.clone();
         Box::pin(async move {
             port.close_inbox(&key, epoch);
-            let released = port.runtime().store().release_run(key, epoch).await;
+            let released = port.runtime().store().release_run(key.clone(), epoch).await;
+            port.runtime().lease_changed(&key);
             port.worker().leases.noted(released, port.runtime().clock().now())
         })
     }
@@ -282,10 +296,25 @@ impl WorkerConnection for LocalConnection {
                 let limited = RateLimited { namespace: id.run.namespace.clone(), kind, limit, span_ms };
                 self.runtime().close_limit(limited).await; // before the next task is claimed
             }
+            let progress = match report.without_cost() {
+                TaskReport::Heartbeat { progress: Some(progress) } if self.runtime().is_watched(&id.run) => {
+                    Some(progress.clone())
+                }
+                _ => None,
+            };
             let is_empty = is_empty_answer(&report);
+            let has_result = matches!(report.without_cost(), TaskReport::Completed(_) | TaskReport::Failed(_));
+            let began_at = held.about(&id, claim).filter(|_| has_result).map(|about| about.began_at);
             let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
+            if let (Some(began_at), Ok(())) = (began_at, &answer) {
+                let took = self.runtime().clock().now().0.saturating_sub(began_at.0);
+                self.runtime().counts().task_durations.observe(DURATION_BOUNDS, took);
+            }
             if is_empty && answer.is_ok() {
                 self.runtime().counts().empty_answers.one(); // a repeated report is counted once
+            }
+            if let (Ok(()), Some(progress)) = (&answer, progress) {
+                self.runtime().publish_progress(&id, claim, held, progress);
             }
             if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
                 self.record_late(&id, ended).await?;
@@ -303,6 +332,11 @@ impl WorkerConnection for LocalConnection {
 
     fn emit(&self, key: &RunKey, emitted: Emitted) {
         self.runtime().emit(key, emitted);
+    }
+
+    fn report_steps(&self, report: StepsReport) {
+        let run = report.run.clone();
+        self.runtime().send_notice(&run, || LiveNotice::Steps(report));
     }
 
     fn push_frames(&self, task_frames: TaskFrames) -> Option<TaskFrames> {
@@ -341,7 +375,8 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, permits: Vec<Permit>,
     // Errors are ignored: the next claim comes with the fallback, and heartbeats detect a store that stays unavailable.
     let Ok(mut runs) = claimed else { return };
     window.end(&mut runs, permits);
-    runs.iter().for_each(|run| runtime.hub().replays.claimed(&run.head));
+    runs.iter().for_each(|run| runtime.hub().replays.claimed(&run.head, run.records.as_deref()));
+    runs.iter().for_each(|run| runtime.lease_changed(&run.head.key));
     let more = runs.len() == limit;
     claiming.found(runs, more);
     if worker.has_left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
@@ -361,7 +396,10 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, claimi
     }
     let more = tasks.len() == limit;
     for task in &tasks {
+        let waited = task.started_at.map_or(0, |at| at.0.saturating_sub(task.visible_at.0));
+        runtime.counts().task_waits.observe(DURATION_BOUNDS, waited);
         worker.held.add(task);
+        runtime.publish_task_start(task);
         let long = worker.held.lease(&task.id, lease);
         if long > lease {
             // The lease must cover the task's own heartbeat timeout. If this write is lost, the task is only given back early.

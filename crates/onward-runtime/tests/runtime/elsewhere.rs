@@ -211,7 +211,7 @@ async fn emitted_values_are_received_in_another_process() {
     kit.start("r").await;
     let emit = |value: u64| {
         let value = Payload::from_json_text(value.to_string());
-        WorkerConnection::emit(&worker, &key("r"), Emitted { name: "progress".to_owned(), value });
+        WorkerConnection::emit(&worker, &key("r"), Emitted::new("progress", value));
     };
     emit(0); // no listener yet
     let mut emitted_values = other.listen(&key("r"));

@@ -11,8 +11,8 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
-    Listener, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, Started, Store, StoreError, StoreFuture,
-    TaskQuery, VersionCount, WaitQuery,
+    Listener, MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, Started, Store, StoreError,
+    StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -205,6 +205,10 @@ impl Store for FaultyStore {
         self.through("count_tasks", self.memory.count_tasks(namespace))
     }
 
+    fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
+        self.through("count_open", self.memory.count_open())
+    }
+
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
         self.through("count_versions", self.memory.count_versions(namespace))
     }
@@ -233,8 +237,11 @@ impl Store for FaultyStore {
         self.through("read_since", self.memory.read_since(known))
     }
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
-        self.hint(&Change::Broadcast { message });
-        self.through("broadcast", Box::pin(std::future::ready(Ok(()))))
+        let deliver = async move {
+            self.hint(&Change::Broadcast { message });
+            Ok(())
+        };
+        self.through("broadcast", Box::pin(deliver))
     }
     fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - BK1 (S4): a key that is bound to kinds can start, work on, signal, decide about and operate only runs and tasks of these
 //!   kinds. What the code of such a run starts is not restricted. With the scope `read`, reading is allowed in the whole
-//!   namespace; a worker without it reads the logs of its kinds, and of runs whose tasks it executes.
+//!   namespace, except numbers of runs, calls under way, live views, emitted values and the feed, which have only runs of its
+//!   kinds; a worker without it reads the logs of its kinds, and of runs whose tasks it executes.
 //! - BK2 (S4): a key that is bound to queues can start and work on only tasks of these queues.
 
 use std::collections::BTreeSet;
@@ -35,6 +36,15 @@ impl Bounds {
         *self == Bounds::default()
     }
 
+    /// Returns whether everything within the other bounds is within these.
+    pub fn cover(&self, other: &Bounds) -> bool {
+        fn covers<T: Ord>(own: &Option<BTreeSet<T>>, other: &Option<BTreeSet<T>>) -> bool {
+            let Some(own) = own else { return true };
+            other.as_ref().is_some_and(|other| other.is_subset(own))
+        }
+        covers(&self.kinds, &other.kinds) && covers(&self.queues, &other.queues)
+    }
+
     /// Refuses a kind outside the bounds. A standalone task has the kind of its task.
     pub fn check_kind(&self, kind: &Name) -> Result<(), AuthRefusal> {
         let plain = kind.as_str().strip_prefix(TASK_KIND_PREFIX).unwrap_or(kind.as_str());
@@ -61,6 +71,17 @@ impl Bounds {
         }
     }
 
+    /// Restricts a query over kinds to those of the key; without a kind, the query is about all kinds of the key.
+    pub fn limit_kinds(&self, kinds: &mut Vec<Name>) -> Result<(), AuthRefusal> {
+        kinds.iter().try_for_each(|kind| self.check_kind(kind))?;
+        if let Some(own) = self.kinds.as_ref().filter(|_| kinds.is_empty()) {
+            let standalone = own.iter().filter_map(|kind| Name::new(format!("{TASK_KIND_PREFIX}{kind}")).ok());
+            *kinds = own.iter().cloned().chain(standalone).collect();
+            return if kinds.is_empty() { Err(AuthRefusal::EveryKind) } else { Ok(()) };
+        }
+        Ok(())
+    }
+
     /// Refuses a worker that offers other kinds or queues.
     pub fn check_hello(&self, hello: &Hello) -> Result<(), AuthRefusal> {
         hello.kinds.iter().map(|offer| &offer.kind).chain(&hello.task_kinds).try_for_each(|kind| self.check_kind(kind))?;
@@ -68,7 +89,7 @@ impl Bounds {
     }
 }
 
-/// Refuses to signal a run that exists and has a kind that the caller's key is not for.
+/// Refuses to signal a run, or to listen to it, if it exists and has a kind that the caller's key is not for.
 pub(crate) async fn check_existing(server: &Server, caller: &Caller, run: &RunKey) -> Result<(), Problem> {
     match check_run(server, Scope::Signal, caller, run).await {
         Err(problem) if problem.code == ErrorCode::RunNotFound.as_str() => Ok(()),
@@ -76,7 +97,12 @@ pub(crate) async fn check_existing(server: &Server, caller: &Caller, run: &RunKe
     }
 }
 
-/// Refuses to copy a generation of a run that had, before a handoff, a kind that the caller's key is not for.
+/// Refuses to show what a run does now if it has a kind that the caller's key is not for.
+pub(crate) async fn check_live(server: &Server, caller: &Caller, run: &RunKey) -> Result<(), Problem> {
+    check_run(server, Scope::Operate, caller, run).await
+}
+
+/// Refuses a generation of a run that had, before a handoff, a kind that the caller's key is not for.
 pub(crate) async fn check_generation(server: &Server, caller: &Caller, run: &RunKey, generation: u32) -> Result<(), Problem> {
     if caller.bounds.kinds.is_none() {
         return Ok(());
@@ -92,4 +118,20 @@ pub(crate) async fn check_run(server: &Server, scope: Scope, caller: &Caller, ru
     }
     let head = server.runtime().read_head(run).await?;
     Ok(caller.bounds.check_kind(&head.kind)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_cover_what_is_within_them() {
+        let set = |kinds: &[&str]| Some(kinds.iter().map(|kind| Name::new(*kind).unwrap()).collect());
+        let kinds = |own: &[&str]| Bounds { kinds: set(own), queues: None };
+        let free = Bounds::default();
+        let queues = Bounds { kinds: None, queues: Some(BTreeSet::from([String::new()])) };
+        assert!(free.cover(&free) && free.cover(&kinds(&["a"])) && kinds(&["a", "b"]).cover(&kinds(&["b"])));
+        assert!(!kinds(&["a"]).cover(&free) && !kinds(&["a"]).cover(&kinds(&["a", "b"])));
+        assert!(free.cover(&queues) && !queues.cover(&free) && !queues.cover(&kinds(&["a"])));
+    }
 }

@@ -28,6 +28,7 @@ use onward_store::Clock;
 use onward_wire::ApiKey;
 
 use crate::auth::secret_file::{FileState, FollowedFile, SecretFileError};
+use crate::auth::session::{self, SignedIn};
 use crate::auth::{AuthFuture, AuthRefusal, AuthRequest, Authenticate, Caller, Scope};
 use crate::trace::Trace;
 use used::Used;
@@ -66,15 +67,18 @@ impl Keys {
         matches!(&*self.keys.current(), FileState::Entries(keys) if keys.values().any(|key| key.is_usable(now)))
     }
 
+    /// Returns the key that `find` finds, or `None` if no key is needed.
+    fn find(&self, find: impl FnOnce(&HashMap<String, KeyEntry>) -> Option<&KeyEntry>) -> Result<Option<KeyEntry>, AuthRefusal> {
+        match &*self.keys.current() {
+            FileState::Absent => Ok(None),
+            FileState::Broken(_) => Err(AuthRefusal::Unavailable { why: "the API keys cannot be read".to_owned() }),
+            FileState::Entries(keys) => find(keys).map(|key| Some(key.clone())).ok_or(AuthRefusal::Unauthenticated),
+        }
+    }
+
     fn check(&self, request: AuthRequest<'_>) -> Result<Caller, AuthRefusal> {
-        let found = self.keys.current();
-        let keys = match &*found {
-            FileState::Absent => return Ok(Caller::default()),
-            FileState::Broken(_) => return Err(AuthRefusal::Unavailable { why: "the API keys cannot be read".to_owned() }),
-            FileState::Entries(keys) => keys,
-        };
         let now = self.clock.now();
-        let key = recognize(keys, request.headers, now).ok_or(AuthRefusal::Unauthenticated)?;
+        let Some(key) = self.find(|keys| recognize(keys, request.headers, now))? else { return Ok(Caller::default()) };
         // Requests that need `admin`, such as imports and deletion by a filter, are not checked by kind (BK1).
         if !key.scopes.contains(&request.scope) || (request.scope == Scope::Admin && !key.bounds.is_none()) {
             return Err(AuthRefusal::Scope { scope: request.scope });
@@ -86,16 +90,24 @@ impl Keys {
             return Err(AuthRefusal::ServerWide);
         }
         self.used.note(&self.file, &key.id, now);
-        let credential = Some(key.origin.as_ref().unwrap_or(&key.id).clone());
-        Ok(Caller { name: Some(key.name.to_string()), credential, budget_max: key.budget_max, bounds: key.bounds.clone() })
+        let credential = Some(key.origin.unwrap_or(key.id));
+        Ok(Caller { name: Some(key.name.to_string()), credential, budget_max: key.budget_max, bounds: key.bounds })
     }
 }
 
-/// Returns the usable key that the headers contain. Always hashes once and compares once (G1).
+/// Returns the usable key that the headers contain, or the session in their cookie.
 fn recognize<'a>(keys: &'a HashMap<String, KeyEntry>, headers: &HeaderMap, now: Timestamp) -> Option<&'a KeyEntry> {
-    let given = bearer(headers).and_then(|text| ApiKey::parse(text).ok());
-    let digest = Digest::of(given.as_ref().map_or("", |key| key.secret()));
-    let found = given.as_ref().and_then(|key| keys.get(key.id()));
+    let given = match session::token(headers) {
+        Some(token) => session::open(token, |id| keys.get(id).map(|key| key.sha256), now),
+        None => bearer(headers).and_then(|text| ApiKey::parse(text).ok()),
+    };
+    verify(keys, given.as_ref(), now)
+}
+
+/// Returns the entry of a usable key. Always hashes once and compares once (G1).
+fn verify<'a>(keys: &'a HashMap<String, KeyEntry>, given: Option<&ApiKey>, now: Timestamp) -> Option<&'a KeyEntry> {
+    let digest = Digest::of(given.map_or("", |key| key.secret()));
+    let found = given.and_then(|key| keys.get(key.id()));
     let expected = found.map_or(Digest::NONE, |key| key.sha256);
     let same = digest.equals(&expected);
     found.filter(|key| same && key.is_usable(now))
@@ -121,6 +133,16 @@ impl Authenticate for Keys {
             Some(Reach::One(namespace)) => namespace.clone(),
             Some(Reach::All) | None => Namespace::default(),
         }
+    }
+
+    fn key(&self, headers: &HeaderMap) -> Result<Option<KeyEntry>, AuthRefusal> {
+        self.find(|keys| recognize(keys, headers, self.clock.now()))
+    }
+
+    fn sign_in(&self, key: &str) -> Result<Option<SignedIn>, AuthRefusal> {
+        let (given, now) = (ApiKey::parse(key).ok(), self.clock.now());
+        let entry = self.find(|keys| verify(keys, given.as_ref(), now))?;
+        Ok(entry.zip(given).map(|(entry, key)| SignedIn { name: entry.name, token: session::seal(&key, now) }))
     }
 
     fn unavailable_reason(&self) -> Option<String> {

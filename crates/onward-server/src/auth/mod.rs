@@ -8,6 +8,7 @@ pub(crate) mod bounds;
 pub(crate) mod ceilings;
 pub mod keys;
 pub mod secret_file;
+pub mod session;
 
 use std::fmt;
 use std::future::Future;
@@ -21,6 +22,8 @@ use onward_core::budget::Budget;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::bounds::Bounds;
+use crate::auth::keys::KeyEntry;
+use crate::auth::session::SignedIn;
 use crate::http::problem::{Problem, RequestError};
 use crate::server::Server;
 
@@ -106,6 +109,8 @@ pub enum AuthRefusal {
     EveryKind,
     /// The credential is bound to other queues.
     Queue { queue: String },
+    /// The credential was restricted to other kinds or queues after the request began.
+    Narrowed,
     /// The credential cannot be checked now.
     Unavailable { why: String },
 }
@@ -120,6 +125,7 @@ impl From<AuthRefusal> for Problem {
             AuthRefusal::ServerWide => "all namespaces, which the request needs".to_owned(),
             AuthRefusal::Kind { kind } => format!("the kind `{kind}`"),
             AuthRefusal::EveryKind => "runs of every kind".to_owned(),
+            AuthRefusal::Narrowed => "all kinds and queues for which it was valid when the request began".to_owned(),
             AuthRefusal::Queue { queue } if queue.is_empty() => "the default queue".to_owned(),
             AuthRefusal::Queue { queue } => format!("the queue `{queue}`"),
         };
@@ -136,6 +142,16 @@ pub trait Authenticate: Send + Sync {
     /// Returns the namespace of a request that names none: that of a credential for one namespace, otherwise the default one.
     fn namespace(&self, _: &HeaderMap) -> Namespace {
         Namespace::default()
+    }
+
+    /// Returns the API key that the headers contain or whose session they use; `None` if no key is needed.
+    fn key(&self, _: &HeaderMap) -> Result<Option<KeyEntry>, AuthRefusal> {
+        Ok(None)
+    }
+
+    /// Begins a session of the console for an API key; `None` if no key is needed.
+    fn sign_in(&self, _key: &str) -> Result<Option<SignedIn>, AuthRefusal> {
+        Ok(None)
     }
 
     /// Returns why every request is refused, if that is so. The text is public.
@@ -161,11 +177,27 @@ pub(crate) struct Pass {
     pub namespace: Namespace,
     pub server_wide: bool,
     pub headers: Arc<HeaderMap>,
+    /// Kinds and queues of the credential when the request began.
+    pub bounds: Bounds,
 }
 
 impl Pass {
+    /// Checks the credential of a new request.
+    pub async fn begin(
+        server: &Server,
+        scope: Scope,
+        namespace: &Namespace,
+        server_wide: bool,
+        headers: &Arc<HeaderMap>,
+    ) -> Result<(Pass, Caller), AuthRefusal> {
+        let (namespace, headers, bounds) = (namespace.clone(), headers.clone(), Bounds::default());
+        let pass = Pass { scope, namespace, server_wide, headers, bounds };
+        let caller = pass.check(server).await?;
+        Ok((Pass { bounds: caller.bounds.clone(), ..pass }, caller))
+    }
+
     pub async fn check(&self, server: &Server) -> Result<Caller, AuthRefusal> {
-        let Pass { scope, namespace, server_wide, headers } = self;
+        let Pass { scope, namespace, server_wide, headers, .. } = self;
         server.options().auth.authenticate(AuthRequest { scope: *scope, namespace, server_wide: *server_wide, headers }).await
     }
 
@@ -175,13 +207,16 @@ impl Pass {
     }
 }
 
-/// Returns when the credential is no longer valid; waits and streams end then (G3). Never returns without a pass.
+/// Returns when the credential is no longer valid, or no longer for all kinds and queues of the beginning; waits and streams end
+/// then (G3). Never returns without a pass.
 pub(crate) async fn ended(pass: Option<&Pass>, server: &Server) -> Problem {
     let Some(pass) = pass else { return std::future::pending().await };
     loop {
         tokio::time::sleep(PASS_PAUSE).await;
-        if let Err(refusal) = pass.check(server).await {
-            return refusal.into();
+        match pass.check(server).await {
+            Ok(caller) if caller.bounds.cover(&pass.bounds) => {}
+            Ok(_) => return AuthRefusal::Narrowed.into(),
+            Err(refusal) => return refusal.into(),
         }
     }
 }

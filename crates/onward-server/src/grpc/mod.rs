@@ -6,6 +6,7 @@
 mod ends;
 mod health;
 mod line;
+mod live;
 pub(crate) mod problem;
 mod public;
 mod reflection;
@@ -19,7 +20,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use bytes::Bytes;
 use onward_core::api::Call;
-use onward_wire::grpc::{AWAIT_ENDS, CONNECT, LISTEN, Untyped, undecodable};
+use onward_wire::grpc::{AWAIT_ENDS, CONNECT, LISTEN, Untyped, WATCH, undecodable};
 use tokio::sync::oneshot;
 use tonic::{Request, Status};
 
@@ -50,6 +51,11 @@ macro_rules! methods {
                 path: LISTEN,
                 scope: Scope::Read,
                 serve: |server, at| post(move |request: HttpRequest| stream::listen(server.clone(), at.scope, request)),
+            },
+            Method {
+                path: WATCH,
+                scope: Scope::Read,
+                serve: |server, at| post(move |request: HttpRequest| live::watch(server.clone(), at.scope, request)),
             },
             Method {
                 path: AWAIT_ENDS,
@@ -145,8 +151,8 @@ struct StreamCall {
 /// Checks that the caller has `scope` in the namespace of the request.
 async fn admit(server: &Server, scope: Scope, headers: &axum::http::HeaderMap) -> Result<Principal, Status> {
     let namespace = request::namespace(server, headers).map_err(|problem| status_of(&problem))?;
-    let pass = Pass { scope, namespace: namespace.clone(), server_wide: false, headers: Arc::new(headers.clone()) };
-    let caller = pass.check(server).await.map_err(|refusal| status_of(&refusal.into()))?;
+    let begun = Pass::begin(server, scope, &namespace, false, &Arc::new(headers.clone())).await;
+    let (pass, caller) = begun.map_err(|refusal| status_of(&refusal.into()))?;
     Ok(Principal { namespace, caller, pass: Some(pass) })
 }
 

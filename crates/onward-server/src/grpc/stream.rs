@@ -19,8 +19,9 @@ use super::line::CallLog;
 use super::problem::status_of;
 use super::{MESSAGE_BYTES_MAX, StreamCall, admit, refuse};
 use crate::Server;
-use crate::auth::{self, Scope};
+use crate::auth::{self, Scope, bounds};
 use crate::http::problem::RequestError;
+use crate::verbs::may_see;
 
 /// Capacity of the queue to the network, in messages.
 const MESSAGES_MAX: usize = 2;
@@ -131,6 +132,8 @@ impl tonic::server::ServerStreamingService<RunRequest> for StreamCall {
             if key.namespace != principal.namespace {
                 return Err(status_of(&RuntimeError::from(StoreError::RunNotFound { key }).into()));
             }
+            let checked = bounds::check_existing(&server, &principal.caller, &key).await; // BK1
+            checked.map_err(|problem| status_of(&problem))?;
             let mut emitted = server.runtime().listen(&key);
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             tokio::spawn(async move {
@@ -147,7 +150,7 @@ impl tonic::server::ServerStreamingService<RunRequest> for StreamCall {
                     };
                     match value {
                         Ok(emitted) => {
-                            if sender.send(Ok(emitted)).await.is_err() {
+                            if may_see(&server, &principal, &key, &emitted).await && sender.send(Ok(emitted)).await.is_err() {
                                 return;
                             }
                         }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use axum::http::HeaderValue;
-use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY};
 use onward_core::Namespace;
 use onward_store::RunQuery;
 
@@ -17,26 +15,6 @@ const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// OpenAPI document; tests compare it with the generated one.
 const DOCUMENT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json"));
-
-/// Content security policy of the page at `/`: no scripts and no requests.
-const INDEX_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-
-/// Handles `GET /`: a page for browsers, a few lines for other clients. Contains nothing that needs a key.
-pub(crate) async fn index(request: Request) -> Result<Response, Problem> {
-    let version = env!("CARGO_PKG_VERSION");
-    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("text/html"));
-    if request.headers.get(ACCEPT).is_some_and(accepts) {
-        let url = &request.server.options().url;
-        let page = include_str!("index.html").replace("VERSION", version).replace("URL", url);
-        let mut response = typed(StatusCode::OK, "text/html; charset=utf-8", page);
-        response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(INDEX_POLICY));
-        return Ok(response);
-    }
-    Ok(text(
-        StatusCode::OK,
-        format!("onward {version}\n\nruns       /v1/runs\napprovals  /v1/approvals\nall routes /openapi.json\n"),
-    ))
-}
 
 documents! {
     struct RequestNamespace<'a> {
@@ -111,6 +89,7 @@ pub(crate) async fn metrics(request: Request) -> Result<Response, Problem> {
     if let Some(probe) = probe {
         figures.extend(up_or_down(&probe.databases().await));
     }
+    figures.extend(request.server.metrics().open.figures(request.server.runtime()).await);
     let page = request.server.metrics().page(request.server.runtime(), &figures);
     Ok(typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))
 }

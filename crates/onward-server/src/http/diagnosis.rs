@@ -9,6 +9,7 @@ use onward_core::api::Reply;
 use onward_core::stream::StreamContent;
 use onward_core::{Event, Failure, Index, Payload, Record, Timestamp};
 
+use crate::auth::bounds;
 use crate::handlers::prelude::*;
 
 /// Number of records per read.
@@ -33,11 +34,19 @@ pub(crate) fn hide_in_records(records: &mut [Record]) {
 pub(crate) fn hide_in_reply(reply: &mut Reply) {
     match reply {
         Reply::ReadLog(page) => hide_in_records(&mut page.records),
-        Reply::WatchRun(reply) => reply.outcome.iter_mut().for_each(hide_in_outcome),
+        Reply::AwaitChange(reply) => reply.outcome.iter_mut().for_each(hide_in_outcome),
         Reply::UpdateRun(reply) | Reply::QueryRun(reply) => reply.answer.iter_mut().for_each(hide_in_outcome),
         Reply::ReadTask(view) => {
             view.last_failure.iter_mut().for_each(hide);
             view.outcome.iter_mut().for_each(hide_in_outcome);
+        }
+        Reply::ReadTimeline(timeline) => {
+            let attempts = timeline.calls.iter_mut().flat_map(|call| &mut call.attempts);
+            attempts.filter_map(|attempt| attempt.failure.as_mut()).for_each(hide);
+        }
+        Reply::ReadAt(moment) => {
+            moment.outcome.iter_mut().for_each(hide_in_outcome);
+            moment.event.failure_mut().into_iter().for_each(hide);
         }
         Reply::ListQuarantined(reply) => {
             reply.tasks.iter_mut().filter_map(|task| task.last_failure.as_mut()).for_each(hide);
@@ -74,7 +83,10 @@ documents! {
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let generation = match request.query.number("generation")? {
-        Some(generation) => generation,
+        Some(generation) => {
+            bounds::check_generation(&request.server, &request.by.caller, &key, generation).await?; // BK1
+            generation
+        }
         None => runtime.read_head(&key).await?.generation,
     };
     let (mut failures, mut from) = (Vec::new(), Index(0));

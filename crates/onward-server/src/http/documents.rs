@@ -7,18 +7,22 @@ use std::collections::BTreeMap;
 
 use onward_core::api::{Appended, AppendedEntry, BlockReason, Blocker, DeletedRun, EntryPage, QueueInfo};
 use onward_core::budget::Budget;
+use onward_core::doing::{Doing, doing};
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::ledger::{SpendBy, SpendRow};
+use onward_core::live;
+use onward_core::moment::Moment;
 use onward_core::run::Wait;
 use onward_core::spend::SpendTotals;
 use onward_core::task::{Task, TaskCount, TaskState};
 use onward_core::view::{Awaited, ForkedFrom, RunCounts, RunView, Undelivered};
-use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Status, Timestamp};
+use onward_core::{CallId, Event, Failure, Hash, Index, Name, Namespace, Payload, RunHead, RunId, Status, Timestamp};
 use onward_runtime::CallRef;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::handlers::attributes::PlainValue;
+use crate::handlers::runs::live::ActiveCall;
 use crate::http::declare::{documents, words};
 
 documents! {
@@ -80,11 +84,16 @@ documents! {
         reset_to: Option<&'a RunId> = view.reset_to.as_ref(),
     }
 
-    /// Run with all details, and what it and its tasks are blocked on now.
+    /// Run with all details, what it and its tasks are blocked on now, and what is under way.
     pub struct BlockedView<'a> as RunView {
         #[serde(flatten)]
         view: View<'a>,
+        /// What it is doing or waiting for, as a sentence.
+        doing: String,
+        doing_since: Timestamp,
         blocked_on: Vec<OneBlocker<'a>>,
+        /// Steps and tasks that workers execute now; null without `active=true`.
+        active: Option<Vec<ActiveCall<'a>>>,
     }
 
     /// What a pending run, or a task that the run waits for, is blocked on.
@@ -202,6 +211,36 @@ documents! {
         pub from: Index,
     }
 
+    /// Run as of an event of its log.
+    pub struct RunAt<'a>(moment: &'a Moment) {
+        run: &'a RunId = &moment.run,
+        generation: u32 = moment.generation,
+        index: Index = moment.index,
+        at: Timestamp = moment.at,
+        event: LoggedEvent<'a> = LoggedEvent {
+            generation: moment.generation,
+            index: moment.index,
+            at: moment.at,
+            commit: moment.commit,
+            event: &moment.event,
+        },
+        status: Status = moment.status,
+        state: BTreeMap<&'a Name, &'a Payload> = moment.state.iter().map(|value| (&value.name, &value.value)).collect(),
+        awaiting: &'a [Awaited] = &moment.awaiting,
+        /// Calls of the code without an answer.
+        open_calls: &'a [CallId] as Vec<String> = &moment.open_calls,
+        counts: RunCounts = moment.counts,
+        pause: Option<&'a RunPaused> = moment.pause.as_ref(),
+        cancel_reason: Option<&'a str> = moment.cancel_reason.as_deref(),
+        outcome: Option<Outcome<'a>> = moment.outcome.as_ref().map(Outcome::from),
+        attributes: BTreeMap<&'a Name, PlainValue> as Attributes =
+            moment.attributes.iter().map(|attribute| (&attribute.name, attribute.value.clone().into())).collect(),
+        /// Last entry of an agent's conversation.
+        leaf: Option<Hash> = moment.leaf,
+        /// Number of entries up to there.
+        entries: u64 = moment.entries,
+    }
+
     /// Event for an attached reader when the run waits or is paused.
     pub struct PauseFrame<'a> {
         pub status: Status,
@@ -247,10 +286,13 @@ impl From<TaskState> for OpenState {
     }
 }
 
-impl<'a> View<'a> {
-    /// Adds what the run and its tasks are blocked on now.
-    pub fn with(self, blocked_on: &'a [Blocker]) -> BlockedView<'a> {
-        BlockedView { view: self, blocked_on: blocked_on.iter().map(OneBlocker::from).collect() }
+impl<'a> BlockedView<'a> {
+    /// Creates the document with what the run is doing, what it and its tasks are blocked on, and what is under way now.
+    pub fn new(view: &'a RunView, blocked_on: &'a [Blocker], active: Option<&'a [live::ActiveCall]>) -> BlockedView<'a> {
+        let Doing { sentence, since } = doing(view, blocked_on, active.unwrap_or_default());
+        let blocked_on = blocked_on.iter().map(OneBlocker::from).collect();
+        let active = active.map(|active| active.iter().map(ActiveCall::from).collect());
+        BlockedView { view: View::from(view), doing: sentence, doing_since: since, blocked_on, active }
     }
 }
 

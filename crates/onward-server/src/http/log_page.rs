@@ -1,6 +1,5 @@
 //! Pages of a run's log, bounded in events and in bytes.
 
-use onward_core::ancestry::behind_copy;
 use onward_core::{Index, Record, RunKey};
 use onward_runtime::{Runtime, RuntimeError};
 use serde_json::value::RawValue;
@@ -51,9 +50,8 @@ pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: LogPosition, limit
 
 /// Returns where the next generation continues. A copy of events that were read already is skipped.
 pub(crate) async fn next_log(runtime: &Runtime, key: &RunKey, generation: u32) -> Result<LogPosition, RuntimeError> {
-    let generation = generation + 1;
-    let first = runtime.read_log(key, Some(generation), Index(0), 1).await?;
-    Ok(LogPosition { generation, from: first.first().map_or(Index(0), |first| behind_copy(key, first)) })
+    let (generation, from) = runtime.next_log(key, generation).await?;
+    Ok(LogPosition { generation, from })
 }
 
 impl LogPage {

@@ -1,7 +1,8 @@
 //! Checks that every request passes, and headers that every response has.
 //!
 //! Protects a server on loopback from foreign pages in a browser on the same machine: DNS rebinding is refused by the host name
-//! (S20), cross-site requests by their origin (S19), unless the origin is allowed ([`cors`]).
+//! (S20), cross-site requests by their origin (S19), unless the origin is allowed ([`cors`]). Requests with the cookie of a session
+//! must come from the console (CS3).
 
 use std::net::IpAddr;
 
@@ -13,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::Server;
+use crate::auth::session;
 use crate::http::cors;
 use crate::http::problem::{Problem, RequestError};
 
@@ -54,6 +56,10 @@ fn check(hosts: &Hosts, request: &Request, is_allowed_origin: bool) -> Result<()
     if *hosts == Hosts::Loopback && !host.as_ref().is_some_and(|host| is_loopback(host.host())) {
         let host = host.map(|host| host.to_string()).unwrap_or_default();
         return Err(RequestError::HostRefused { host });
+    }
+    if session::needs_console(request.method(), request.uri().path(), request.headers()) {
+        let is_own = session::is_of_console(request.headers()) && check_origin(request.headers(), host.as_ref()).is_ok();
+        return if is_own { Ok(()) } else { Err(RequestError::Csrf) };
     }
     let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if is_allowed_origin || (is_safe && !cors::is_preflight(request.method(), request.headers())) {

@@ -53,6 +53,8 @@ error_enum! {
         HostRefused { host: String } => HostRefused,
         #[error("cross-origin request from {origin} refused")]
         OriginRefused { origin: String } => OriginRefused,
+        #[error("the request uses a session of the console and does not come from the console")]
+        Csrf => Csrf,
         #[error("missing or invalid API key")]
         Unauthenticated => Unauthenticated,
         #[error("the API key is not valid for {what}")]

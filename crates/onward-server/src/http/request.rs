@@ -39,6 +39,8 @@ pub(crate) struct Request {
     pub query: Query,
     /// Value of `{id}` in the route's path.
     pub id: Option<String>,
+    /// Value of `{index}` in the route's path.
+    pub index: Option<String>,
     pub body: Body,
     /// Memory share of a large body, held while the request lasts.
     pub memory: Option<BodyShare>,

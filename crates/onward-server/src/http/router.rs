@@ -68,24 +68,24 @@ async fn refuse(server: Server, request: HttpRequest, path_known: bool) -> Respo
 async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> Response {
     let begun = Instant::now();
     let (mut parts, body) = request.into_parts();
-    let id = path_id(&mut parts).await;
-    let shown = id.as_ref().ok().cloned().flatten();
+    let ids = path_ids(&mut parts).await;
+    let shown = ids.as_ref().ok().and_then(|(id, _)| id.clone());
     let trust = parts.extensions.remove::<RequestTrust>();
     // Unauthenticated until the credential is checked (SV1).
     trust.iter().for_each(|trust| trust.set_authenticated(false));
     let (method, headers) = (parts.method.clone(), Arc::new(parts.headers));
     let prepared = prepare(&server, route, &headers, shown.as_deref(), parts.uri.query()).await;
     let mut by = None;
-    let result = match prepared.and_then(|prepared| Ok((prepared, id?))) {
+    let result = match prepared.and_then(|prepared| Ok((prepared, ids?))) {
         Err(problem) => Err(problem),
-        Ok(((principal, query), id)) => {
+        Ok(((principal, query), (id, index))) => {
             by = principal.caller.name.clone();
             let pass = principal.pass.clone();
             if pass.is_some() {
                 trust.iter().for_each(|trust| trust.set_authenticated(true));
             }
             let served = server.clone();
-            let request = Request { server: served, by: principal, trust, headers, query, id, body, memory: None };
+            let request = Request { server: served, by: principal, trust, headers, query, id, index, body, memory: None };
             let handled = async {
                 if let Some((scope, run)) = acts_on(route, &request)? {
                     let (server, caller) = (request.server.clone(), request.by.caller.clone());
@@ -134,15 +134,13 @@ async fn prepare(
     query: Option<&str>,
 ) -> Result<(Principal, Query), Problem> {
     let namespace = request::namespace(server, headers)?;
-    let pass = route.scope.map(|scope| Pass {
-        scope,
-        namespace: namespace.clone(),
-        server_wide: route.server_wide,
-        headers: headers.clone(),
-    });
-    let caller = match &pass {
-        Some(pass) => pass.check(server).await.map_err(|refusal| refused(route, id, refusal))?,
-        None => Caller::default(),
+    let (pass, caller) = match route.scope {
+        Some(scope) => {
+            let begun = Pass::begin(server, scope, &namespace, route.server_wide, headers).await;
+            let (pass, caller) = begun.map_err(|refusal| refused(route, id, refusal))?;
+            (Some(pass), caller)
+        }
+        None => (None, Caller::default()),
     };
     Ok((Principal { namespace, caller, pass }, Query::parse(query, route.query)?))
 }
@@ -197,9 +195,10 @@ fn made(response: &Response) -> Option<String> {
     form_urlencoded::parse(id.as_bytes()).next().map(|(id, _)| id.into_owned())
 }
 
-/// Returns the percent-decoded value of `{id}`.
-async fn path_id(parts: &mut Parts) -> Result<Option<String>, Problem> {
+/// Returns the percent-decoded values of `{id}` and `{index}`.
+async fn path_ids(parts: &mut Parts) -> Result<(Option<String>, Option<String>), Problem> {
     let params = RawPathParams::from_request_parts(parts, &()).await;
     let params = params.map_err(|_| Problem::new(ErrorCode::NameInvalid, "an id in the path is not UTF-8".to_owned(), None))?;
-    Ok(params.iter().next().map(|(_, id)| id.to_owned()))
+    let mut params = params.iter().map(|(_, value)| value.to_owned());
+    Ok((params.next(), params.next()))
 }

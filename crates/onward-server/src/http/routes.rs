@@ -8,7 +8,7 @@ use axum::http::Method;
 use axum::response::Response;
 use onward_core::api::verb;
 
-use crate::auth::Scope;
+use crate::auth::{Scope, session};
 use crate::handlers::{
     approvals, attachments, bulk, claims, entries, external, kinds, operations, runs, servers, tasks, transfer,
 };
@@ -16,7 +16,7 @@ use crate::http::diagnosis;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
 use crate::verbs::VerbScope;
-use crate::{ag_ui, webhooks, workers};
+use crate::{ag_ui, console, webhooks, workers};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 
@@ -90,6 +90,9 @@ const LINES: &str = "application/x-ndjson";
 const BYTES: &str = "application/octet-stream";
 const TEXT: &str = "text/plain";
 const HTML: &str = "text/html";
+const SCRIPT: &str = "text/javascript";
+const STYLE: &str = "text/css";
+const IMAGE: &str = "image/svg+xml";
 
 /// Makes the list of responses: that of this name, or rows `STATUS "text" CONTENT_TYPE "Schema"`.
 macro_rules! answers {
@@ -172,10 +175,29 @@ routes! {
         query [KIND, VERSION, STATUS, ATTRIBUTE, CREATED_FROM, CREATED_UNTIL, RUNS_LIMIT, CURSOR]
         => [RUNS];
     GET "/v1/runs/{id}" getRun [scope Read] runs::show, "Show a run"
+        query [Parameter::new("active", "Flag", "`true` to list the steps and tasks that workers execute now; the worker has to report them")]
         => [200 "The current state of the run" JSON "RunView"];
     GET "/v1/runs/{id}/children" listChildren [verb ListChildren] runs::children, "List the children of a run, newest first"
         query [STATUS, RUNS_LIMIT, CURSOR]
         => [RUNS];
+    GET "/v1/runs/{id}/timeline" getTimeline [verb ReadTimeline] runs::timeline,
+        "Show the calls of a run with their times and attempts"
+        query [GENERATION, Parameter::new("limit", "CallLimit", "Calls per page, from 1 to 5000; default 1000"), CURSOR]
+        => [200 "The calls in order of their first events" JSON "Timeline"];
+    GET "/v1/runs/{id}/at/{index}" getRunAt [verb ReadAt] runs::at, "Show a run as of an event of its log"
+        query [GENERATION]
+        => [200 "The run right after the event" JSON "RunAt"];
+    GET "/v1/counts" countRuns [verb CountRuns] runs::counts, "Count runs by status"
+        query [KIND, ATTRIBUTE, CREATED_FROM, CREATED_UNTIL]
+        => [200 "The numbers, of at most 20000 runs" JSON "CountsReply"];
+    GET "/v1/activity" readActivity [verb ReadActivity] runs::activity, "Count the starts and ends of runs over time"
+        query [
+            KIND,
+            Parameter::new("from", "Time", "Beginning; default: a day before the end"),
+            Parameter::new("until", "Time", "End; default: now"),
+            Parameter::new("buckets", "Buckets", "Number of equal parts, from 1 to 500; default 60")
+        ]
+        => [200 "The parts in order of time" JSON "ActivityReply"];
     DELETE "/v1/runs/{id}" deleteRun [verb DeleteRun] runs::delete, "Delete a closed run and all its data"
         query [REASON]
         => [204 "Deleted"];
@@ -188,6 +210,15 @@ routes! {
         ]
         => [200 "A page of the log; with `Accept: text/event-stream`, the log from there on as it grows"
             JSON "EventPage" EVENTS "EventStream"];
+    GET "/v1/runs/{id}/live" watchRun [scope Read] runs::live,
+        "Watch a run: its log, and steps, tasks and emitted values as they happen"
+        query [Parameter::new("from", "LiveFrom", "First index, or `end` for new events only; default 0"), GENERATION]
+        => [200 "A snapshot, the log from there on, and what is not in the log" EVENTS "LiveStream"];
+    GET "/v1/runs/{id}/active" listActive [verb ReadActive] runs::active, "List the steps and tasks that workers execute now"
+        => [200 "The steps and tasks" JSON "ActiveCalls"];
+    GET "/v1/live" watchRuns [scope Read] runs::feed, "Watch which runs start, change their status or end"
+        query [KIND, VERSION, STATUS, ATTRIBUTE]
+        => [200 "Changes from now on" EVENTS "RunFeed"];
     GET "/v1/runs/{id}/failures" listFailures [scope Operate] diagnosis::list,
         "Show the failures of a run with the error texts of external services, such as model providers"
         query [GENERATION]
@@ -379,8 +410,17 @@ routes! {
     GET "/v1/namespace" getNamespace [public] operations::namespace,
         "Show the namespace of the request: that of the header, otherwise that of a key for one namespace"
         => [200 "The namespace" JSON "RequestNamespace"];
-    GET "/" getIndex [public] operations::index, "Show what this server is, with links"
-        => [200 "A few lines of text, or a page for browsers" TEXT "Text" HTML "Text"];
+    GET "/v1/session" getSession [public] session::show, "Show what the key or session of the request may do"
+        => [200 "Name, scopes and restrictions of the key" JSON "Session"];
+    POST "/v1/session" signIn [public] session::sign_in, "Exchange a key for the session cookie of the console"
+        <- JSON "SignIn"
+        => [204 "The cookie is set for twelve hours; a server without keys sets none"];
+    DELETE "/v1/session" signOut [public] session::sign_out, "Remove the session cookie of the console"
+        => [204 "Removed"];
+    GET "/" getIndex [public] console::index, "Open the console"
+        => [200 "The console for browsers, a few lines of text for others" TEXT "Text" HTML "Text"];
+    GET "/console/{id}" getConsoleFile [public] console::file, "Read a file of the console"
+        => [200 "The file" SCRIPT "Text" STYLE "Text" HTML "Text" IMAGE "Text"];
     GET "/healthz" getHealth [public] operations::healthz, "Check that the process is alive"
         => [200 "Alive" TEXT "Text"];
     GET "/readyz" getReadiness [public] operations::readyz, "Check that the store answers and accepts writes"

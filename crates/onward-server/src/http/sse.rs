@@ -46,7 +46,11 @@ pub(crate) struct Sink {
     slow_reader_timeout: Duration,
     /// Id of the last event that was queued.
     seen: Option<String>,
+    /// Makes the last text for a slow reader, from the id of the last event; by default it is a comment.
+    drop_text: Option<DropText>,
 }
+
+type DropText = Box<dyn Fn(Option<String>) -> String + Send + Sync>;
 
 /// The reader has disconnected or was disconnected.
 #[derive(Debug)]
@@ -94,6 +98,7 @@ pub(crate) fn channel(server: &Server) -> (Events, Sink) {
         closing_comment: Arc::clone(&closing_comment),
         slow_reader_timeout: server.limits().slow_reader_timeout,
         seen: None,
+        drop_text: None,
     };
     (Events { queue, closing_comment, _counted: server.metrics().attached.hold() }, sink)
 }
@@ -119,7 +124,10 @@ impl Sink {
             }
             Ok(Err(_)) => Err(Over),
             Err(_) => {
-                self.set_closing_comment("too slow");
+                match &self.drop_text {
+                    Some(text) => self.set_closing(text(self.seen.clone())),
+                    None => self.set_closing_comment("too slow"),
+                }
                 Err(Over)
             }
         }
@@ -131,8 +139,16 @@ impl Sink {
             Some(id) => format!("; resume with Last-Event-ID: {id}"),
             None => "; resume from the beginning".to_owned(),
         };
-        let text = Bytes::from(format!(": {why}{cursor}\n\n"));
-        *self.closing_comment.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        self.set_closing(format!(": {why}{cursor}\n\n"));
+    }
+
+    fn set_closing(&self, text: String) {
+        *self.closing_comment.lock().unwrap_or_else(PoisonError::into_inner) = Some(Bytes::from(text));
+    }
+
+    /// Sets the last text for a slow reader.
+    pub fn with_drop_text(self, text: impl Fn(Option<String>) -> String + Send + Sync + 'static) -> Sink {
+        Sink { drop_text: Some(Box::new(text)), ..self }
     }
 
     /// Sends an error, which is the last event. A reader that is gone needs none.

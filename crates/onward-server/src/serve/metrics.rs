@@ -1,7 +1,10 @@
 //! Counters and gauges, and their page in the Prometheus text format.
 //!
 //! Every name begins with `onward_` and has its unit; counters end in `_total`; `promtool check metrics` reports no problems. The
-//! values of labels come from fixed lists (routes, statuses, event names), so clients cannot make the page grow (S30).
+//! values of labels come from fixed lists (routes, statuses, event names), so clients cannot make the page grow (S30); names of
+//! kinds and queues are limited in number ([`open`]).
+
+pub(crate) mod open;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,11 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_core::event::PauseReason;
 use onward_core::{Event, Record};
-use onward_runtime::Runtime;
+use onward_runtime::{DURATION_BOUNDS, Histogram, Runtime};
 use onward_store::{Change, Listener};
 use tonic::Code;
 
-use crate::serve::probe::Figure;
+use crate::serve::probe::{Figure, Sample};
 
 /// Number that only grows.
 #[derive(Debug, Default)]
@@ -63,6 +66,9 @@ pub struct Metrics {
     /// Connections that ended before the TLS handshake was complete.
     pub tls_refused: Counter,
     pub replays_diverged: Counter,
+    /// Attempts of tasks that ended.
+    task_attempts: Histogram,
+    pub(crate) open: open::OpenGauges,
     /// By the event's name.
     inputs: Mutex<BTreeMap<&'static str, u64>>,
     /// By the last event's name.
@@ -99,6 +105,9 @@ impl Metrics {
         };
         for event in inputs {
             count(&self.inputs, event.name());
+            if let Some(attempts) = task_attempts(event) {
+                self.task_attempts.observe(ATTEMPT_BOUNDS, u64::from(attempts));
+            }
             if let Event::RunStarted(started) = event {
                 self.runs_started.add(u64::from(started.generation == 0));
             }
@@ -130,6 +139,15 @@ impl Metrics {
         ] {
             page.counter(name, help, count.value());
         }
+        let help = "Results of steps, tasks and children that replays took from the log instead of repeating the effect";
+        page.counter("onward_resume_duplicates_prevented_total", help, runtime.results_replayed());
+        for (name, help, bounds, unit, histogram) in [
+            ("onward_task_wait_seconds", "Time of tasks between due and begun", DURATION_BOUNDS, 1_000.0, &counts.task_waits),
+            ("onward_task_seconds", "Duration of task attempts with a result", DURATION_BOUNDS, 1_000.0, &counts.task_durations),
+            ("onward_task_attempts", "Attempts of tasks that ended", ATTEMPT_BOUNDS, 1.0, &self.task_attempts),
+        ] {
+            page.figure(&Figure { name, help, kind: "histogram", samples: samples_of(histogram, bounds, unit) });
+        }
         let requests = read(&self.requests).into_iter().map(|((method, route, status), count)| {
             (format!("{{method=\"{method}\",route=\"{route}\",status=\"{status}\"}}"), count)
         });
@@ -144,6 +162,34 @@ impl Metrics {
         store.iter().for_each(|figure| page.figure(figure));
         page.0
     }
+}
+
+/// Upper bounds of the buckets of attempts.
+const ATTEMPT_BOUNDS: &[u64] = &[1, 2, 3, 5, 10, 20];
+
+/// Returns the number of attempts of a task that ended with this event.
+fn task_attempts(event: &Event) -> Option<u32> {
+    match event {
+        Event::TaskCompleted(event) => Some(event.attempts),
+        Event::TaskFailed(event) => Some(event.attempts),
+        Event::RunCompleted(event) => event.attempts,
+        Event::RunFailed(event) => event.attempts,
+        _ => None,
+    }
+}
+
+/// Returns the samples of a histogram; `unit` is how many of its values are one of the metric's.
+fn samples_of(histogram: &Histogram, bounds: &[u64], unit: f64) -> Vec<Sample> {
+    let (buckets, sum) = histogram.cumulative(bounds);
+    let count = buckets.last().copied().unwrap_or_default() as f64;
+    let texts = bounds.iter().map(|bound| (*bound as f64 / unit).to_string()).chain(["+Inf".to_owned()]);
+    let mut samples: Vec<Sample> = texts
+        .zip(buckets)
+        .map(|(bound, value)| Sample { suffix: "_bucket", labels: vec![("le", bound)], value: value as f64 })
+        .collect();
+    samples.push(Sample { suffix: "_sum", labels: Vec::new(), value: sum as f64 / unit });
+    samples.push(Sample { suffix: "_count", labels: Vec::new(), value: count });
+    samples
 }
 
 /// Called for every record on the store's own thread.

@@ -13,6 +13,9 @@ use crate::http::problem::{Problem, RequestError};
 use crate::http::request;
 use crate::{Server, WAIT_MAX};
 
+/// Maximum number of kinds of a count or an activity.
+const KINDS_MAX: usize = 100;
+
 /// Maximum number of records on a page of a log.
 const PAGE_MAX: usize = 1_000;
 
@@ -94,8 +97,11 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
         }
         Call::ResumeAgent(resume) if resume.signal.is_some() => by.check_also(Scope::Signal, server).await?,
         Call::ReadLog(read) => read.limit = read.limit.clamp(1, PAGE_MAX),
-        Call::WatchRun(watch) => watch.wait_ms = watch.wait_ms.min(WAIT_MAX_MS),
+        Call::AwaitChange(change) => change.wait_ms = change.wait_ms.min(WAIT_MAX_MS),
         Call::ReadStream(read) => read.wait_ms = read.wait_ms.min(WAIT_MAX_MS),
+        Call::ReadActive(request) => bounds::check_live(server, &by.caller, &request.run).await?,
+        Call::CountRuns(query) => limit_kinds(by, &mut query.kinds)?,
+        Call::ReadActivity(query) => limit_kinds(by, &mut query.kinds)?,
         Call::ListRuns(query) => limit(&mut query.limit),
         Call::ListChildren(query) => limit(&mut query.limit),
         Call::ListDeleted(query) => limit(&mut query.limit),
@@ -110,6 +116,14 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
 /// Limits a page size; 0 is the default.
 fn limit(limit: &mut usize) {
     *limit = (*limit).min(LIMIT_MAX);
+}
+
+/// Restricts a query over kinds to those of the key. Each kind is a query of its own, so their number is limited.
+fn limit_kinds(by: &Principal, kinds: &mut Vec<Name>) -> Result<(), Problem> {
+    if kinds.len() > KINDS_MAX {
+        return Err(RequestError::MessageInvalid { why: format!("more than {KINDS_MAX} kinds") }.into());
+    }
+    Ok(by.caller.bounds.limit_kinds(kinds)?)
 }
 
 /// Checks that the target is in the caller's namespace and its kind is within the bounds of the key. A run of another namespace

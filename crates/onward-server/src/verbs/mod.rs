@@ -4,25 +4,27 @@
 //! Both APIs call [`execute`], so that a verb has the same checks in both. Makes no decisions about runs.
 
 mod authorize;
+mod live;
 
 use onward_core::api::{
-    AskReply, Call, DecideRequest, DriveReply, DriveRequest, LogPage, Reply, ResumeAgentReply, ResumeAgentRequest, Signal,
-    StreamPage, WatchRequest, WorkersReply,
+    ActiveReply, AskReply, Call, ChangeRequest, DecideRequest, DriveReply, DriveRequest, LogPage, Reply, ResumeAgentReply,
+    ResumeAgentRequest, Signal, StreamPage, WorkersReply,
 };
-use onward_core::{ErrorCode, Namespace};
+use onward_core::{ErrorCode, Namespace, RunKey};
 use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError};
 use onward_store::payloads;
 use onward_wire::worker::ServerFrame;
 
-use crate::auth::{AuthRefusal, Caller, Pass, Scope};
+use crate::auth::{AuthRefusal, Caller, Pass, Scope, bounds};
 use crate::handlers::attachments;
 use crate::http::diagnosis;
 use crate::http::problem::{Problem, RequestError};
 use crate::trace::Level;
-use crate::workers::{ClaimPurpose, ClaimResult};
+use crate::workers::{ClaimPurpose, ClaimResult, chosen_name};
 use crate::{Server, WAIT_MAX};
 
 pub(crate) use authorize::VerbScope;
+pub(crate) use live::{LiveView, may_see};
 
 /// Payload size after which a page of a log ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -57,12 +59,28 @@ impl Principal {
 /// Executes a verb for a caller.
 pub(crate) async fn execute(server: &Server, by: &Principal, mut call: Call) -> Result<Reply, Problem> {
     let context = authorize::authorize(server, by, &mut call).await?;
+    let log_of = if let Call::ReadLog(read) = &call { Some((read.run.clone(), read.generation)) } else { None };
     let mut reply = carry_out(server, by, call, context).await?;
-    let may_see_all = matches!(reply, Reply::ReadLog(_)) && by.check_also(Scope::Operate, server).await.is_ok();
+    let may_see_all = match log_of {
+        Some((run, generation)) => may_operate(server, by, &run, generation).await,
+        None => false,
+    };
     if !may_see_all {
         diagnosis::hide_in_reply(&mut reply); // DG1
     }
     Ok(reply)
+}
+
+/// Returns whether the caller may operate the run, and might have operated this generation of it.
+async fn may_operate(server: &Server, by: &Principal, run: &RunKey, generation: Option<u32>) -> bool {
+    if by.check_also(Scope::Operate, server).await.is_err() {
+        return false;
+    }
+    let of_generation = match generation {
+        Some(generation) => bounds::check_generation(server, &by.caller, run, generation).await,
+        None => Ok(()),
+    };
+    of_generation.is_ok() && bounds::check_run(server, Scope::Operate, &by.caller, run).await.is_ok()
 }
 
 /// Executes an authorized verb: by the runtime, within the server's time limits, or by the server itself.
@@ -90,10 +108,25 @@ async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallCon
             let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
             Ok(Reply::ReadLog(LogPage { records, more }))
         }
-        Call::WatchRun(request) => {
-            let now = Call::WatchRun(WatchRequest { wait_ms: 0, ..request.clone() });
+        Call::ReadActive(request) => {
+            let mut active = runtime.active(&request.run).await?;
+            active.iter_mut().filter_map(|call| call.worker.as_mut()).for_each(|worker| *worker = chosen_name(worker));
+            Ok(Reply::ReadActive(ActiveReply { active }))
+        }
+        Call::ReadTimeline(request) => {
+            let sees_active = bounds::check_live(server, &by.caller, &request.run).await.is_ok();
+            let mut reply = runtime.execute(Call::ReadTimeline(request), context).await?;
+            if let Reply::ReadTimeline(timeline) = &mut reply {
+                timeline.calls.retain(|call| sees_active || call.first_index.is_some()); // BK1
+                let attempts = timeline.calls.iter_mut().flat_map(|call| &mut call.attempts);
+                attempts.filter_map(|attempt| attempt.worker.as_mut()).for_each(|worker| *worker = chosen_name(worker));
+            }
+            Ok(reply)
+        }
+        Call::AwaitChange(request) => {
+            let now = Call::AwaitChange(ChangeRequest { wait_ms: 0, ..request.clone() });
             tokio::select! {
-                reply = runtime.execute(Call::WatchRun(request), context.clone()) => Ok(reply?),
+                reply = runtime.execute(Call::AwaitChange(request), context.clone()) => Ok(reply?),
                 () = server.closed() => Ok(runtime.execute(now, context).await?),
             }
         }

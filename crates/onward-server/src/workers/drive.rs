@@ -84,6 +84,7 @@ fn hello(worker: WorkerId) -> Hello {
         task_schemas: Vec::new(),
         task_limits: Vec::new(),
         received: None,
+        reports_steps: false,
     }
 }
 

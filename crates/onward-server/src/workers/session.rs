@@ -96,6 +96,8 @@ struct SessionState {
     served: Option<u64>,
     /// Highest connection count that a hello contained.
     counted: u64,
+    /// The worker reports steps of runs that are watched.
+    reports_steps: bool,
     over: bool,
     /// The session is over and will queue no more frames.
     finished: bool,
@@ -214,6 +216,17 @@ impl Session {
         self.outgoing.notify_one();
     }
 
+    /// Passes to the worker whether a run is watched; returns false if it cannot report steps.
+    pub fn watch(&self, run: &RunKey, on: bool) -> bool {
+        let state = self.lock();
+        let reports_steps = state.reports_steps && state.served.is_some();
+        drop(state);
+        if reports_steps {
+            self.push(ServerFrame::Watch(wire::Watch { run: run.clone(), on }));
+        }
+        reports_steps
+    }
+
     fn forget(&self, run: &RunKey, epoch: Epoch) {
         let mut state = self.lock();
         if state.runs.get(run) == Some(&epoch) {
@@ -326,6 +339,19 @@ pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId, credential: Opt
         let both = Hash::of_parts(&[namespace.as_str().as_bytes(), worker.as_str().as_bytes()]);
         WorkerId::new(format!("both:{both}:{owner}{session:016x}")).expect("hex digits are a valid name")
     })
+}
+
+/// Returns the id that a worker chose, from its id in the store; the id itself if it was made otherwise.
+pub(crate) fn chosen_name(id: &WorkerId) -> WorkerId {
+    let is_hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let chosen = |text: &str| {
+        let (length, rest) = text.split_once(':')?;
+        let rest = rest.get(length.parse::<usize>().ok()?..)?.strip_prefix(':')?;
+        let (worker, _) = rest.rsplit_once(':').filter(|(_, session)| is_hex(session, 16))?;
+        let owned = worker.rsplit_once(':').filter(|(_, owner)| is_hex(owner, 32));
+        WorkerId::new(owned.map_or(worker, |(worker, _)| worker)).ok()
+    };
+    chosen(id.as_str()).unwrap_or_else(|| id.clone())
 }
 
 /// Returns whether two ids in the store belong to one worker with one credential, in any sessions (Q9).

@@ -51,6 +51,7 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
         task_schemas: Vec::new(),
         task_limits: Vec::new(),
         received: None,
+        reports_steps: false,
         task_kinds: Vec::new(),
         queues: vec![String::new()],
         runs_max: 10,
@@ -142,7 +143,13 @@ async fn every_frame_about_a_run_of_another_namespace_finds_no_such_run() {
 
     let lying = fixture.greet("ours", Vec::new());
     let mut emitted = fixture.runtime.listen(&run);
-    lying.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
+    lying.handle(WorkerFrame::Emit(Emit {
+        run: run.clone(),
+        name: "x".to_owned(),
+        value: Payload::null(),
+        audience: Default::default(),
+        meta: None,
+    }));
     let report = RunPaused::because(PauseReason::Requested, "");
     let task = TaskId { run: run.clone(), generation: 0, call_id: CallId::root(0), incarnation: None };
     let outcome = [

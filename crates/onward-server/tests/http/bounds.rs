@@ -46,7 +46,7 @@ async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
             "agents" if route.path.ends_with("/ag-ui") => "theirs",
             _ => "r",
         };
-        let path = route.path.replace("{id}", id);
+        let path = route.path.replace("{id}", id).replace("{index}", "0");
         let reply = locked.send(&bound, route.method.as_str(), &path, "{}").await;
         assert_eq!(reply.status, 403, "{} {path} with {scope}: {}", route.method, reply.body);
         assert!(reply.body.contains("not_allowed"), "{}", reply.body);
@@ -129,6 +129,18 @@ async fn a_generation_of_another_kind_is_not_copied() {
     locked.send(&bound, "POST", "/v1/runs/h/fork", &json!({"id": "own-copy"}).to_string()).await.expect(201);
     locked.send(&root, "POST", "/v1/runs/h/fork", &earlier).await.expect(201);
     assert_eq!(locked.send(&root, "GET", "/v1/runs/copy", "").await.expect(200)["kind"], "theirs");
+}
+
+/// BK1: neither live nor by its failures.
+#[tokio::test]
+async fn a_generation_of_another_kind_is_not_watched() {
+    let (locked, root, bound) = site().await;
+    start_and_hand_off(&locked, &root, "h", "theirs", "own").await;
+    for path in ["/v1/runs/h/live?generation=0&from=1", "/v1/runs/h/failures?generation=0"] {
+        locked.send(&bound, "GET", path, "").await.problem(403, "not_allowed");
+    }
+    locked.send(&root, "GET", "/v1/runs/h/failures?generation=0", "").await.expect(200);
+    locked.send(&bound, "GET", "/v1/runs/h/failures", "").await.expect(200);
 }
 
 /// BK1: after a handoff the current kind decides.

@@ -87,14 +87,27 @@ async fn the_metrics_are_prometheus_text() {
     let page = site.get("/metrics").await.body.replace("{id}", "<id>");
     let lines = page.lines().map(|line| Ok(line.to_owned()));
     let scrape = prometheus_parse::Scrape::parse(lines).unwrap();
-    let values = page.lines().filter(|line| !line.starts_with('#')).count();
+    // The parser makes one sample of the buckets of a histogram.
+    let is_later_bucket = |line: &&str| line.contains("_bucket{") && !line.contains("le=\"+Inf\"");
+    let values = page.lines().filter(|line| !line.starts_with('#') && !is_later_bucket(line)).count();
     assert_eq!(scrape.samples.len(), values, "some lines are not understood:\n{page}");
     let mut names = Vec::new();
     for sample in &scrape.samples {
         let introduced = |what: &str| page.lines().any(|line| line.starts_with(&format!("# {what} {} ", sample.metric)));
-        assert!(introduced("HELP") && introduced("TYPE"), "{sample:?}");
-        use prometheus_parse::Value::{Counter, Gauge};
-        assert!(matches!(sample.value, Counter(value) | Gauge(value) if value.is_finite() && value >= 0.0), "{sample:?}");
+        use prometheus_parse::Value::{Counter, Gauge, Histogram, Untyped};
+        match &sample.value {
+            // Sum and count of a histogram, whose buckets are introduced.
+            Untyped(value) => assert!(value.is_finite() && sample.metric.starts_with("onward_task_"), "{sample:?}"),
+            Histogram(buckets) => {
+                assert!(introduced("HELP") && introduced("TYPE"), "{sample:?}");
+                assert!(buckets.is_sorted_by(|a, b| a.less_than < b.less_than && a.count <= b.count), "{sample:?}");
+            }
+            Counter(value) | Gauge(value) => {
+                assert!(introduced("HELP") && introduced("TYPE"), "{sample:?}");
+                assert!(value.is_finite() && *value >= 0.0, "{sample:?}");
+            }
+            other => panic!("{other:?}"),
+        }
         names.push(format!("{}{}", sample.metric, sample.labels));
     }
     for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
@@ -129,6 +142,31 @@ async fn an_entry_that_was_there_already_is_counted() {
     assert!(page.lines().any(|line| line == "onward_agent_entry_duplicates_prevented_total 2"), "{page}");
 }
 
+/// Gauges of what is open are counted by the store when the page is read; histograms when tasks end.
+#[tokio::test]
+async fn open_runs_queues_and_task_times_are_measured() {
+    let site = Site::open().await;
+    site.start("order", "a", json!("x")).await;
+    site.post_json("/v1/runs", json!({"kind": "of nobody", "id": "b"})).await.expect(201);
+    site.post_json("/v1/tasks", json!({"kind": "mail", "id": "t", "queue": "night"})).await.expect(201);
+    let page = site.get("/metrics").await.body;
+    for line in [
+        "onward_runs_open{kind=\"order\",status=\"waiting\"} 1",
+        "onward_runs_open{kind=\"of nobody\",status=\"pending\"} 1",
+        "onward_queue_tasks{queue=\"night\",kind=\"mail\",state=\"queued\"} 1",
+        "onward_queue_tasks{queue=\"night\",kind=\"mail\",state=\"running\"} 0",
+        "onward_task_attempts_count 0",
+        "onward_resume_duplicates_prevented_total 0",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
+    }
+    assert!(page.contains("onward_queue_oldest_seconds{queue=\"night\",kind=\"mail\"} "), "{page}");
+    // The count is used for some seconds.
+    site.post_json("/v1/runs", json!({"kind": "of nobody", "id": "c"})).await.expect(201);
+    let again = site.get("/metrics").await.body;
+    assert!(again.contains("onward_runs_open{kind=\"of nobody\",status=\"pending\"} 1"), "{again}");
+}
+
 /// S30: names that clients choose are not labels.
 #[tokio::test]
 async fn clients_cannot_make_the_metrics_grow() {
@@ -153,11 +191,12 @@ async fn the_document_and_the_router_know_the_same_routes() {
         for (method, operation) in methods.as_object().unwrap() {
             documented.push((method.to_uppercase(), path.clone()));
             // An existing route responds with neither "no such route" nor "method not allowed".
-            let reply = site.send(&method.to_uppercase(), &path.replace("{id}", "a"), "", "").await;
+            let id = if path.starts_with("/console/") { "app.js" } else { "a" };
+            let reply = site.send(&method.to_uppercase(), &path.replace("{id}", id).replace("{index}", "0"), "", "").await;
             assert!(!reply.body.contains(":\"route_not_found\"") && reply.status != 405, "{method} {path}: {}", reply.body);
             assert!(operation["summary"].is_string());
         }
-        let reply = site.send("PATCH", &path.replace("{id}", "a"), "", "").await;
+        let reply = site.send("PATCH", &path.replace("{id}", "a").replace("{index}", "0"), "", "").await;
         assert_eq!(reply.status, 405, "{path}");
         let allowed: Vec<&str> = reply.header("allow").unwrap().split(',').filter(|method| *method != "HEAD").collect();
         assert_eq!(allowed.len(), methods.as_object().unwrap().len(), "{path} takes {allowed:?}");
@@ -220,6 +259,7 @@ async fn responses_have_the_documented_fields() {
     check("Approval", &approvals["approvals"][0]);
     check("RunResult", &site.get("/v1/runs/a/result").await.expect(202));
     check("Problem", &site.get("/v1/runs/b").await.json());
+    check("Session", &site.get("/v1/session").await.expect(200));
     let append = json!({"expected_next_index": 0, "events": [1]});
     check("ExternalAnswer", &site.post_json("/v1/external/x/events", append.clone()).await.expect(201));
     check("LogConflict", &site.post_json("/v1/external/x/events", append).await.expect(409));
@@ -252,14 +292,15 @@ async fn every_route_requires_its_scope() {
     let site = Site::with(options).await;
     for route in ROUTES {
         for scope in Scope::ALL {
-            let path = route.path.replace("{id}", "a~0~0");
-            let reply = site.send(route.method.as_str(), &path, &format!("X-Scopes: {scope}\r\n"), "").await;
+            let path = route.path.replace("{id}", "a~0~0").replace("{index}", "0");
+            let reply =
+                site.send(route.method.as_str(), &path, &format!("X-Scopes: {scope}\r\nX-Onward-Console: 1\r\n"), "").await;
             let let_in = route.scope.is_none_or(|needed| needed == scope);
             assert_eq!(reply.status != 403, let_in, "{} {path} with {scope}: {}", route.method, reply.status);
         }
     }
     let public: Vec<&str> = ROUTES.iter().filter(|route| route.scope.is_none()).map(|route| route.path).collect();
-    assert_eq!(public, ["/v1/webhooks/{id}", "/v1/namespace", "/", "/healthz", "/readyz", "/openapi.json"]);
+    assert_eq!(public, crate::keys::PUBLIC);
 }
 
 #[tokio::test]

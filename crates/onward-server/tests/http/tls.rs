@@ -112,6 +112,10 @@ async fn both_protocols_are_agreed_on_over_one_port() {
     tokio::spawn(connection);
     let request = hyper::Request::get("https://localhost/healthz").body(String::new()).unwrap();
     assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
+    let request = hyper::Request::delete("https://localhost/v1/session").body(String::new()).unwrap();
+    let signed_out = sender.send_request(request).await.unwrap();
+    let cookie = signed_out.headers()["set-cookie"].to_str().unwrap();
+    assert!(cookie.ends_with("; Secure"), "cookies are sent over TLS only: {cookie}");
 
     // A client without TLS gets no response.
     let mut plain = TcpStream::connect(site.address).await.unwrap();

@@ -183,7 +183,8 @@ async fn a_run_is_committed_released_and_spoken_for_only_by_the_worker_that_hold
     let held = HeldRun { run: key("r"), generation, epoch, next_index: run.head.next_index };
     let mut lying = welcome(&site, "b", Hello { runs: vec![held], ..other(1) }).await;
     assert!(matches!(lying.next().await, Some(ServerFrame::RunLost(_))));
-    lying.send(WorkerFrame::Emit(Emit { run: key("r"), name: "x".to_owned(), value: Payload::null() })).await;
+    let (name, value, audience) = ("x".to_owned(), Payload::null(), Default::default());
+    lying.send(WorkerFrame::Emit(Emit { run: key("r"), name, value, audience, meta: None })).await;
     lying.send(commit(2, &run, Vec::new())).await;
     assert_eq!(code(lying.outcome(2).await), "lease_lost");
     lying.send(WorkerFrame::Release(ReleaseRun { request: 3, run: key("r"), epoch })).await;

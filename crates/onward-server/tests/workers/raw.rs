@@ -148,6 +148,7 @@ pub fn hello(connection: u64) -> Hello {
         task_schemas: Vec::new(),
         task_limits: Vec::new(),
         received: None,
+        reports_steps: false,
     }
 }
 

@@ -12,8 +12,8 @@ use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, KindSchemas, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, root_run};
 use onward_store::{
-    DeletedQuery, DeletedRun, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, is_behind, page_limit,
-    parse_cursor,
+    DeletedQuery, DeletedRun, OpenCounts, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, is_behind,
+    page_limit, parse_cursor,
 };
 use rusqlite::{Connection, Row, ToSql};
 
@@ -233,11 +233,48 @@ pub(crate) fn count_versions(db: &Connection, namespace: &Namespace) -> Result<V
         .collect()
 }
 
+/// Counts open runs and tasks of all namespaces. Each namespace is an index range of the open statuses.
+pub(crate) fn count_open(db: &Connection, leases: &Leases) -> Result<OpenCounts, StoreError> {
+    let sql = "WITH RECURSIVE spaces(ns) AS (
+               SELECT min(ns) FROM runs INDEXED BY runs_status WHERE current = 1
+               UNION ALL
+               SELECT (SELECT min(r.ns) FROM runs r INDEXED BY runs_status WHERE r.current = 1 AND r.ns > spaces.ns)
+               FROM spaces WHERE spaces.ns IS NOT NULL)
+             SELECT r.kind, r.status, count(*) FROM spaces CROSS JOIN runs r INDEXED BY runs_status
+             WHERE r.ns = spaces.ns AND r.status IN (0, 1, 2, 3) AND r.current = 1 GROUP BY r.kind, r.status";
+    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, u64::from(row.get::<_, u8>(1)?), row.get::<_, i64>(2)?));
+    let unreadable = |_| damaged("a run's row", "its kind is not readable");
+    let mut runs: BTreeMap<(Name, Status), u64> = BTreeMap::new();
+    for (kind, status, count) in db.all(sql, [], read).map_err(read_error)? {
+        let status = Status::from_number(status).ok_or_else(|| damaged("a run's row", "its status is not readable"))?;
+        runs.insert((Name::new(kind).map_err(unreadable)?, status), count as u64);
+    }
+    let sql = "SELECT kind FROM runs WHERE rk = ?1 AND status = 0 AND current = 1";
+    for rk in leases.held_runs() {
+        for kind in db.all(sql, [rk], |row| row.get::<_, String>(0)).map_err(read_error)? {
+            let kind = Name::new(kind).map_err(unreadable)?;
+            // A run that was claimed or started since then is not among the counted ones.
+            if let Some(pending) = runs.get_mut(&(kind.clone(), Status::Pending)).filter(|pending| **pending > 0) {
+                *pending -= 1;
+                *runs.entry((kind, Status::Running)).or_default() += 1;
+            }
+        }
+    }
+    runs.retain(|_, count| *count > 0);
+    Ok(OpenCounts { runs, tasks: task_counts(db, "", [])? })
+}
+
 pub(crate) fn count_tasks(db: &Connection, namespace: &Namespace) -> Result<Vec<TaskCount>, StoreError> {
+    task_counts(db, "WHERE ns = ?1", [namespace.as_str()])
+}
+
+fn task_counts(db: &Connection, only: &str, params: impl rusqlite::Params) -> Result<Vec<TaskCount>, StoreError> {
     // Tasks of a paused run count as queued.
-    let sql = "SELECT queue, kind, sum(state IN (0, 3, 4)), sum(state = 1), sum(state = 2),
-               min(CASE WHEN state IN (0, 3, 4) THEN visible END)
-             FROM tasks WHERE ns = ?1 GROUP BY queue, kind ORDER BY queue, kind";
+    let sql = format!(
+        "SELECT queue, kind, sum(state IN (0, 3, 4)), sum(state = 1), sum(state = 2),
+           min(CASE WHEN state IN (0, 3, 4) THEN visible END)
+         FROM tasks {only} GROUP BY queue, kind ORDER BY queue, kind"
+    );
     let count = |row: &Row<'_>, at: usize| row.get::<_, i64>(at).map(|count| count as u64);
     let read = |row: &Row<'_>| {
         let names: (String, String) = (row.get(0)?, row.get(1)?);
@@ -245,7 +282,7 @@ pub(crate) fn count_tasks(db: &Connection, namespace: &Namespace) -> Result<Vec<
         Ok((names, [count(row, 2)?, count(row, 3)?, count(row, 4)?], oldest))
     };
     let unreadable = |_| damaged("a task's row", "its queue or kind is not readable");
-    let rows = db.all(sql, [namespace.as_str()], read).map_err(read_error)?;
+    let rows = db.all(&sql, params, read).map_err(read_error)?;
     rows.into_iter()
         .map(|((queue, kind), [queued, running, quarantined], oldest_at)| {
             let queue = (!queue.is_empty()).then(|| Name::new(queue)).transpose().map_err(unreadable)?;

@@ -31,6 +31,9 @@ impl Writer<'_> {
     pub(super) fn forget_rows(&mut self, run: RunRef) {
         let loaded = &mut self.set.runs[run];
         (loaded.is_touched, loaded.is_changed) = (false, false);
+        if !loaded.has_rows() {
+            return;
+        }
         loaded.slots = Table::default();
         loaded.waits = Table::default();
         loaded.timers = Table::default();
@@ -39,11 +42,13 @@ impl Writer<'_> {
     }
 
     pub(super) fn save_run(&mut self, run: RunRef) -> Outcome<()> {
-        let before = self.set.runs[run].own.rk;
-        if self.set.runs[run].own.is_leased && self.set.runs[run].lease.is_none() {
+        let loaded = &self.set.runs[run];
+        let (before, has_rows) = (loaded.own.rk, loaded.has_rows());
+        let (loses_lease, has_stored_rows) = (loaded.own.is_leased && loaded.lease.is_none(), has_rows && !loaded.own.is_new);
+        if loses_lease {
             self.drop_lease(run);
         }
-        if !self.set.runs[run].own.is_new {
+        if has_stored_rows {
             self.remove_changed(run)?;
         }
         let records = std::mem::take(&mut self.set.runs[run].records);
@@ -51,7 +56,9 @@ impl Writer<'_> {
         if !records.is_empty() {
             self.put_records(run, &records, &past)?;
         }
-        self.put_changed(run)?;
+        if has_rows {
+            self.put_changed(run)?;
+        }
         let loaded = &mut self.set.runs[run];
         if let Some(worker) = loaded.lease.as_ref().filter(|_| !loaded.own.is_leased) {
             self.shared.leases.grant(loaded.own.rk, loaded.head.epoch, worker);

@@ -227,9 +227,10 @@ impl<'c> Writer<'c> {
             failpoint::hit("before_reply");
             self.batch.pending.drain(..).for_each(|pending| pending.release()); // T1
             failpoint::hit("after_reply");
-            for change in self.set.changes.drain(..) {
-                listeners.iter().for_each(|listener| listener.changed(&change));
+            for change in &self.set.changes {
+                listeners.iter().for_each(|listener| listener.changed(change));
             }
+            self.set.changes.clear();
         }
         self.shared.count(|stats| stats.reply += sync_done.elapsed());
         self.trim();

@@ -52,7 +52,7 @@ pub fn new_run(id: &str) -> NewRun {
 
 pub fn step_completed(ordinal: u32, output: Payload) -> Event {
     let (call_id, name) = (CallId::root(ordinal), name("charge"));
-    StepCompleted { call_id, name, input_hash: None, output, attempt: 1, took_ms: 3 }.into()
+    StepCompleted { call_id, name, input_hash: None, output, attempt: 1, took_ms: 3, input: None }.into()
 }
 
 /// One run that commits a step at a time.

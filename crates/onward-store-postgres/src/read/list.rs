@@ -2,13 +2,16 @@
 //!
 //! Must never skip rows by offset: a page begins after the last key of the previous one.
 
+use std::collections::BTreeMap;
+
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId, root_run};
 use onward_store::durable::large::HasPayloads;
 use onward_store::durable::seal::{damaged, number, unseal};
 use onward_store::{
-    DeletedQuery, DeletedRun, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, page_limit, parse_cursor, shown,
+    DeletedQuery, DeletedRun, OpenCounts, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, page_limit,
+    parse_cursor, shown,
 };
 use tokio_postgres::Row;
 
@@ -121,12 +124,41 @@ pub(crate) async fn count_versions(db: &Db, namespace: &Namespace) -> Outcome<Ve
     rows.iter().map(count).collect()
 }
 
+/// Counts open runs and tasks of all namespaces. Each namespace is an index range for each open status.
+pub(crate) async fn count_open(db: &Db) -> Outcome<OpenCounts> {
+    let text = "WITH RECURSIVE spaces AS (
+        (SELECT ns FROM onward.runs ORDER BY ns LIMIT 1)
+        UNION ALL
+        SELECT (SELECT r.ns FROM onward.runs r WHERE r.ns > spaces.ns ORDER BY r.ns LIMIT 1) FROM spaces WHERE spaces.ns IS NOT NULL)
+      SELECT o.kind, o.shown, count(*) FROM spaces, LATERAL (
+        SELECT r.kind, CASE WHEN r.status = 0 AND r.worker IS NOT NULL THEN 1::smallint ELSE r.status END AS shown
+        FROM onward.runs r WHERE r.ns = spaces.ns AND r.status IN (0, 1, 2, 3)) o
+      WHERE spaces.ns IS NOT NULL GROUP BY o.kind, o.shown";
+    let mut runs = BTreeMap::new();
+    for row in db.query(&Sql::new(text)).await? {
+        let kind = read_name(row.get(0))?.ok_or_else(|| damaged("a run's row", "it has no kind"))?;
+        let status = u64::try_from(row.get::<_, i16>(1)).ok().and_then(Status::from_number);
+        let status = status.ok_or_else(|| damaged("a run's row", "its status is not readable"))?;
+        runs.insert((kind, status), row.get::<_, i64>(2) as u64);
+    }
+    Ok(OpenCounts { runs, tasks: task_counts(db, &Sql::new(tasks_by_queue(""))).await? })
+}
+
 pub(crate) async fn count_tasks(db: &Db, namespace: &Namespace) -> Outcome<Vec<TaskCount>> {
+    task_counts(db, &Sql::new(tasks_by_queue("WHERE ns = $1")).text(namespace.as_str())).await
+}
+
+fn tasks_by_queue(only: &str) -> String {
     // Tasks of paused runs count as queued.
-    let text = "SELECT queue, kind, count(*) FILTER (WHERE state IN (0, 3, 4)), count(*) FILTER (WHERE state = 1),
+    format!(
+        "SELECT queue, kind, count(*) FILTER (WHERE state IN (0, 3, 4)), count(*) FILTER (WHERE state = 1),
         count(*) FILTER (WHERE state = 2), min(visible) FILTER (WHERE state IN (0, 3, 4))
-      FROM onward.tasks WHERE ns = $1 GROUP BY queue, kind ORDER BY queue, kind";
-    let rows = db.query(&Sql::new(text).text(namespace.as_str())).await?;
+      FROM onward.tasks {only} GROUP BY queue, kind ORDER BY queue, kind"
+    )
+}
+
+async fn task_counts(db: &Db, sql: &Sql) -> Outcome<Vec<TaskCount>> {
+    let rows = db.query(sql).await?;
     let count = |row: &Row| {
         let count = |at: usize| row.get::<_, i64>(at) as u64;
         Ok(TaskCount {

@@ -14,8 +14,8 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
-    OutboxId, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started, Store,
-    StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse,
+    OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started,
+    Store, StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse, sum_tasks,
 };
 
 use crate::sharded::claim::{by_position, full};
@@ -197,22 +197,15 @@ impl Store for ShardedStore {
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
         Box::pin(async move {
             let lists = all_answers(self.request_all(|store| store.count_tasks(namespace.clone())).await)?;
-            let mut counts: BTreeMap<(Option<Name>, Name), TaskCount> = BTreeMap::new();
-            for count in lists.into_iter().flatten() {
-                let key = (count.queue.clone(), count.kind.clone());
-                let sum = match counts.remove(&key) {
-                    None => count,
-                    Some(other) => TaskCount {
-                        queued: other.queued + count.queued,
-                        running: other.running + count.running,
-                        quarantined: other.quarantined + count.quarantined,
-                        oldest_at: [other.oldest_at, count.oldest_at].into_iter().flatten().min(),
-                        ..other
-                    },
-                };
-                counts.insert(key, sum);
-            }
-            Ok(counts.into_values().collect())
+            Ok(sum_tasks(lists.into_iter().flatten()))
+        })
+    }
+
+    fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
+        Box::pin(async move {
+            let mut all = OpenCounts::default();
+            all_answers(self.request_all(|store| store.count_open()).await)?.into_iter().for_each(|counts| all.add(counts));
+            Ok(all)
         })
     }
 

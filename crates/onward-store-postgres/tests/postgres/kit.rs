@@ -72,6 +72,7 @@ pub fn step(ordinal: u32) -> Event {
         output: json("1"),
         attempt: 1,
         took_ms: 0,
+        input: None,
     }
     .into()
 }

@@ -13,8 +13,8 @@ use onward_core::{CallId, Epoch, Index, KindSchemas, Namespace, Record, RunHead,
 use onward_store::conformance::{self, block_on};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
-    Listener, ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard, Started,
-    Store, StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Listener, ManualClock, MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo,
+    Shard, Started, Store, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::{Options, PostgresStore};
 
@@ -70,6 +70,7 @@ in_turn! {
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>>;
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>>;
+    fn count_open(&self) -> StoreFuture<'_, OpenCounts>;
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>>;
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;

@@ -136,6 +136,7 @@ async fn sum(site: &Site) -> Vec<(&'static str, &'static str)> {
     vec![
         ("count_versions", code(store.count_versions(Namespace::default()).await)),
         ("count_tasks", code(store.count_tasks(Namespace::default()).await)),
+        ("count_open", code(store.count_open().await)),
         ("spend", code(store.spend(SpendQuery::by(SpendBy::Model)).await)),
     ]
 }

@@ -13,8 +13,8 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunId, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
-    Listener, ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard, Started,
-    Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Listener, ManualClock, MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo,
+    Shard, Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::sharded::{Database, Pace, ShardedStore, position};
 
@@ -188,6 +188,7 @@ impl Store for Faulty {
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
+        count_open() -> OpenCounts;
         delete_runs(delete: Delete) -> u64;
         spend(query: SpendQuery) -> Vec<SpendRow>;
         list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;

@@ -27,7 +27,8 @@ pub async fn bytes_in_are_bytes_out(mut harness: Harness) {
     let mut held = harness.start_held_as(run).await;
     for payload in &payloads {
         let (step, output) = (name("step"), payload.clone());
-        let event = StepCompleted { call_id: call_id(0), name: step, input_hash: None, output, attempt: 1, took_ms: 0 };
+        let (call_id, attempt) = (call_id(0), 1);
+        let event = StepCompleted { call_id, name: step, input_hash: None, output, attempt, took_ms: 0, input: None };
         harness.commit(&mut held, vec![event.into()]).await;
     }
     let failure = Failure::fatal("no").with_details(payloads[7].clone());

@@ -1,12 +1,12 @@
 //! Lists: every row once, in order, over pages.
 
 use onward_core::event::{AttributeSet, OnParentClose, ParentLink, TaskScheduled};
-use onward_core::run::WaitKind;
+use onward_core::run::{NewRun, WaitKind};
 use onward_core::task::{TaskCount, TaskOptions};
-use onward_core::{Attribute, AttributeMatch, AttributeValue, CallId, Event, Hash, Name, Namespace, Payload, Status, Timestamp};
+use onward_core::{Attribute, AttributeMatch, AttributeValue, CallId, Event, Hash, Name, Namespace, Payload, RunKey, Status, Timestamp};
 
-use super::harness::{Harness, approval, call_id, key, name, new_run, new_run_of, refused, seconds};
-use crate::{RunPage, RunQuery, WaitQuery, cursor_after};
+use super::harness::{Harness, approval, call_id, key, name, namespaces, new_run, new_run_of, refused, seconds, task};
+use crate::{OpenCounts, RunPage, RunQuery, WaitQuery, cursor_after};
 
 pub async fn runs_are_listed_newest_first_in_pages(mut harness: Harness) {
     for number in 0..5 {
@@ -208,6 +208,36 @@ pub async fn open_runs_are_counted_by_version(harness: Harness) {
     let shown: Vec<_> = counts.iter().map(|count| (count.version.as_ref().map(Name::as_str), count.open)).collect();
     assert_eq!(shown, [(None, 1), (Some("v1"), 2)]);
     assert_eq!(harness.store().count_versions(Namespace::new("other").unwrap()).await.unwrap(), []);
+}
+
+pub async fn open_runs_and_tasks_of_all_namespaces_are_counted(harness: Harness) {
+    assert_eq!(harness.store().count_open().await.unwrap(), OpenCounts::default());
+    harness.complete("done").await;
+    let mut held = harness.start_held("held").await;
+    harness.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
+    let kind = held.head.kind.clone();
+    let runs = async || {
+        let counts = harness.store().count_open().await.unwrap();
+        counts.runs.into_iter().map(|((kind, status), count)| (kind.to_string(), status, count)).collect::<Vec<_>>()
+    };
+    let own = |status: Status, count: u64| (kind.to_string(), status, count);
+    let status = harness.store().read_run(key("held"), None).await.unwrap().unwrap().status;
+    assert_eq!(runs().await, [own(status, 1)], "a closed run is not counted, a leased one has the status that callers see");
+    for namespace in namespaces() {
+        let key = RunKey::new(namespace.clone(), key("new").id);
+        harness.store().start_run(NewRun { key, ..new_run_of(kind.as_str(), "new") }, None).await.unwrap();
+    }
+    harness.store().start_run(new_run_of("parcel", "p"), None).await.unwrap();
+    let mut expected = vec![own(Status::Pending, 2), own(status, 1), ("parcel".to_owned(), Status::Pending, 1)];
+    expected.sort();
+    assert_eq!(runs().await, expected, "runs of all namespaces");
+    let counts = harness.store().count_open().await.unwrap();
+    let [of_default, of_all] = [harness.store().count_tasks(Namespace::default()).await.unwrap(), counts.tasks];
+    assert_eq!((of_all.len(), &of_all), (1, &of_default));
+    harness.append("p", super::harness::pause()).await.unwrap();
+    assert!(runs().await.contains(&("parcel".to_owned(), Status::Paused, 1)), "{:?}", runs().await);
+    harness.append("p", super::harness::terminate()).await.unwrap();
+    assert!(runs().await.iter().all(|(kind, ..)| kind != "parcel"));
 }
 
 pub async fn open_tasks_are_counted_by_queue_and_kind(mut harness: Harness) {

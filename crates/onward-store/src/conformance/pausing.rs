@@ -152,7 +152,8 @@ pub async fn a_retry_that_is_set_while_the_run_is_paused_keeps_its_time(mut harn
     harness.pass(seconds(20));
     let retry_at = Some(harness.now().after(seconds(5)));
     let (name, failure) = (name("charge"), Failure::retryable("busy"));
-    let failed = StepFailed { call_id: call_id(0), name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at };
+    let call_id = call_id(0);
+    let failed = StepFailed { call_id, name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at, input: None };
     harness.store().commit(while_paused(&held, vec![failed.into()])).await.unwrap();
     harness.reopen();
     harness.pass(seconds(100));
@@ -221,8 +222,8 @@ pub async fn the_timeouts_of_a_paused_task_keep_their_remaining_time(mut harness
 }
 
 fn step(ordinal: u32) -> Event {
-    StepCompleted { call_id: call_id(ordinal), name: name("charge"), input_hash: None, output: json("1"), attempt: 1, took_ms: 1 }
-        .into()
+    let (call_id, name, output) = (call_id(ordinal), name("charge"), json("1"));
+    StepCompleted { call_id, name, input_hash: None, output, attempt: 1, took_ms: 1, input: None }.into()
 }
 
 fn while_paused(held: &HeldRun, events: Vec<Event>) -> Commit {

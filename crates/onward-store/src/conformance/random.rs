@@ -418,10 +418,11 @@ impl World {
     fn step(&mut self, now: Timestamp) -> Event {
         let (call_id, name) = (call_id(self.call_id()), name("charge"));
         if self.below(3) > 0 {
-            return StepCompleted { call_id, name, input_hash: None, output: json("1"), attempt: 1, took_ms: 1 }.into();
+            return StepCompleted { call_id, name, input_hash: None, output: json("1"), attempt: 1, took_ms: 1, input: None }
+                .into();
         }
         let (failure, retry_at) = (Failure::retryable("busy"), (self.below(2) == 0).then(|| self.due(now)));
-        StepFailed { call_id, name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at }.into()
+        StepFailed { call_id, name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at, input: None }.into()
     }
 
     /// Returns a budget small enough to be exhausted soon.

@@ -95,6 +95,7 @@ pub async fn a_failed_step_gets_its_retry_timer(mut harness: Harness) {
         attempt: 1,
         took_ms: 3,
         retry_at: Some(retry_at),
+        input: None,
     };
     harness.commit(&mut held, vec![failed.into()]).await;
     harness.reopen();

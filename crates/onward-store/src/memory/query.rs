@@ -1,6 +1,6 @@
 //! Reading, listing and deleting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::ledger::{SpendQuery, SpendRow, SpendTally};
 use onward_core::run::Wait;
@@ -10,8 +10,8 @@ use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, 
 use super::state::{Generation, MemoryState, StoredRun};
 use crate::unit_of_work::QueuedTask;
 use crate::{
-    Delete, DeletedQuery, DeletedRun, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, is_behind, page_limit,
-    parse_cursor, payloads,
+    Delete, DeletedQuery, DeletedRun, OpenCounts, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, is_behind,
+    page_limit, parse_cursor, payloads, sum_tasks,
 };
 
 impl MemoryState {
@@ -87,6 +87,16 @@ impl MemoryState {
             }
         }
         counts.into_values().collect()
+    }
+
+    pub fn open_counts(&self) -> OpenCounts {
+        let namespaces: BTreeSet<&Namespace> = self.open_runs().map(|run| &run.head().key.namespace).collect();
+        let tasks = sum_tasks(namespaces.into_iter().flat_map(|namespace| self.open_task_counts(namespace)));
+        let mut runs = BTreeMap::new();
+        for head in self.open_runs().map(StoredRun::shown_head) {
+            *runs.entry((head.kind, head.status)).or_default() += 1;
+        }
+        OpenCounts { runs, tasks }
     }
 
     pub fn put_kinds(&mut self, kinds: Vec<KindSchemas>, now: Timestamp) {

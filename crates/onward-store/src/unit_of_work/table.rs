@@ -26,6 +26,11 @@ impl<K: Ord + Clone, V> Table<K, V> {
         Table { is_complete: true, ..Table::default() }
     }
 
+    /// Returns true if nothing was read, changed or cleared.
+    pub fn is_untouched(&self) -> bool {
+        self.rows.is_empty() && !self.is_complete
+    }
+
     pub fn knows(&self, key: &K) -> bool {
         self.is_complete || self.rows.contains_key(key)
     }

@@ -145,6 +145,16 @@ impl<X, B> LoadedRun<X, B> {
         run
     }
 
+    /// Returns true if rows in tables were read or changed: not so after a plain step.
+    pub fn has_rows(&self) -> bool {
+        let is_plain = self.slots.is_untouched()
+            && self.waits.is_untouched()
+            && self.timers.is_untouched()
+            && self.tasks.is_untouched()
+            && self.ledger.is_untouched();
+        !is_plain
+    }
+
     /// Returns the head as callers see it.
     pub fn shown(&self) -> RunHead {
         shown(self.head.clone(), self.lease.is_some())

@@ -280,7 +280,7 @@ impl Tx {
         let Some(mut task) = self.known_task(db) else {
             let is_completed = report_kind == ReportKind::Completed;
             if is_completed && !rules.has(Guard::TaskRow) && self.run.is_some() {
-                let event = onward_core::event::TaskCompleted { call_id: task_call_id(), output, attempts: 1 };
+                let event = onward_core::event::TaskCompleted { call_id: task_call_id(), output, attempts: 1, ran: None };
                 return self.outcome(rules, event.into());
             }
             return Ok(Answer::Refused("task_attempt_over"));

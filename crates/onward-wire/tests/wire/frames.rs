@@ -1,7 +1,10 @@
 //! Frames survive both forms, and a reader that has only the `.proto` file understands their bytes.
 
+use std::collections::BTreeMap;
+
 use onward_core::codec::{Field, Message};
 use onward_core::event::{RunStarted, StepCompleted};
+use onward_core::live::{Audience, RunningStep, StepsReport};
 use onward_core::run::Commit;
 use onward_core::task::{RetryPolicy, TaskReport};
 use onward_core::{
@@ -28,6 +31,7 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
         output: Payload::json(&serde_json::json!({"paid": 12})).unwrap(),
         attempt: 1,
         took_ms: 7,
+        input: None,
     };
     let commit = Commit {
         key: key(),
@@ -67,6 +71,7 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
             connection: 2,
             task_schemas: Vec::new(),
             received: Some(Received { session: 7, offer: 0 }),
+            reports_steps: true,
         }),
         WorkerFrame::Credit(Credit { runs: 3, tasks: 0 }),
         WorkerFrame::Commit(CommitRun { request: 1, commit }),
@@ -78,6 +83,25 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
         WorkerFrame::Report(report(TaskReport::Heartbeat { progress: None })),
         WorkerFrame::Report(report(TaskReport::Heartbeat { progress: Some(Payload::null()) })),
         WorkerFrame::Answer(AnswerQuery { question: 4, answer: None, is_passed_on: true }),
+        WorkerFrame::Emit(Emit {
+            run: key(),
+            name: "sum".to_owned(),
+            value: Payload::null(),
+            audience: Audience::Internal,
+            meta: Some(Payload::json(&BTreeMap::from([("n", 1)])).unwrap()),
+        }),
+        WorkerFrame::Steps(StepsReport {
+            run: key(),
+            generation: 0,
+            is_complete: true,
+            steps: vec![RunningStep {
+                call_id: CallId::root(0),
+                name: name("charge"),
+                attempt: 1,
+                started_at: Timestamp(5),
+                input: None,
+            }],
+        }),
         WorkerFrame::Heartbeat(Heartbeat { request: 12 }),
         WorkerFrame::Leave(Leave { request: 3, received: Some(Received { session: 7, offer: 2 }) }),
     ]
@@ -108,6 +132,7 @@ pub fn server_frames() -> Vec<ServerFrame> {
                 advice: Advice::StopRun,
             }),
         }),
+        ServerFrame::Watch(Watch { run: key(), on: true }),
         ServerFrame::Goodbye(Goodbye {}),
     ]
 }

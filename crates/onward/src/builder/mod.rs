@@ -294,6 +294,13 @@ impl Builder {
         self
     }
 
+    /// Lets the steps of the workflow or agent just registered record the inputs that they have ([`crate::ctx::Step::input`]), as
+    /// if each called [`crate::ctx::Step::record`].
+    pub fn record_inputs(mut self) -> Builder {
+        self.registry.record_inputs(self.latest_workflow().as_ref());
+        self
+    }
+
     /// Registers an earlier version of the workflow or agent just registered, for the runs that are pinned to it. The run of an
     /// agent switches to the current version at its next checkpoint.
     pub fn previous<C, I, O, F, Fut>(mut self, version: &str, code: F) -> Builder
@@ -530,14 +537,13 @@ fn start_worker(
     tracing: Option<Tracing>,
     on_demand: bool,
 ) -> Result<Started, Error> {
-    let emits = connection.clone();
     let shared = WorkerShared {
         deps: Arc::new(registry.deps.clone()),
         payload_bytes_max: connection.payload_bytes_max(),
         clock: Some(clock),
         runtime: Some(tokio::runtime::Handle::current()),
         script: None,
-        emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),
+        outlet: Some(connection.clone()),
         tracing,
         origin: None,
     };

@@ -25,6 +25,7 @@ pub(crate) mod fork;
 mod send;
 mod stream;
 mod task;
+mod watch;
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -32,8 +33,9 @@ use std::time::Duration;
 
 use onward_core::ancestry::behind_copy;
 use onward_core::api::{
-    Appended, AskRequest, Blocker, BulkDone, BulkRequest, ChildrenQuery, Decide, DecideRequest, DeletedQuery, DeletedRun,
-    Emitted, ReasonRequest, ResolveRequest, ResumeRequest, RunList, RunQuery, Signal, StartRequest, VersionCount, WaitQuery,
+    ActivityQuery, ActivityReply, Appended, AskRequest, Blocker, BulkDone, BulkRequest, ChildrenQuery, CountQuery, CountsReply,
+    Decide, DecideRequest, DeletedQuery, DeletedRun, Emitted, Moment, MomentRequest, ReasonRequest, ResolveRequest,
+    ResumeRequest, RunList, RunQuery, Signal, StartRequest, Timeline, TimelineRequest, VersionCount, WaitQuery,
 };
 use onward_core::budget::Budget;
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -42,7 +44,7 @@ use onward_core::view::RunView;
 use onward_core::{
     Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunHead, RunId, RunKey,
 };
-use onward_runtime::{Background, CallRef, Changes, Client, Outcome, Runtime, new_run_id};
+use onward_runtime::{Background, CALLS_MAX, CallRef, Changes, Client, Outcome, Runtime, new_run_id};
 use onward_store::sync::{lock, random_u64};
 use onward_store::{Clock, Store, SystemClock};
 use serde::Serialize;
@@ -59,6 +61,7 @@ pub use entries::{Branch, Entries, EntryPages};
 pub use send::{Append, Retry, SendSignal, Update};
 pub use stream::RunStream;
 pub use task::{StartTask, TaskHandle};
+pub use watch::LiveRun;
 
 /// Number of records per read.
 const PAGE: usize = 1_000;
@@ -193,6 +196,18 @@ impl Onward {
     pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, Error> {
         let query = SpendQuery { namespace: self.inner.namespace.clone(), ..query };
         Ok(self.call(self.inner.client.read_spend(query)).await?.rows)
+    }
+
+    /// Counts runs by status, of at most 20,000 runs. The namespace of the query is ignored.
+    pub async fn count_runs(&self, query: CountQuery) -> Result<CountsReply, Error> {
+        let query = CountQuery { namespace: self.inner.namespace.clone(), ..query };
+        self.call(self.inner.client.count_runs(query)).await
+    }
+
+    /// Counts the starts and ends of runs over time. The namespace of the query is ignored.
+    pub async fn read_activity(&self, query: ActivityQuery) -> Result<ActivityReply, Error> {
+        let query = ActivityQuery { namespace: self.inner.namespace.clone(), ..query };
+        self.call(self.inner.client.read_activity(query)).await
     }
 
     /// Lists the open approvals, oldest first.
@@ -460,11 +475,21 @@ impl<O> RunHandle<O> {
     pub async fn until(&self, mut wanted: impl FnMut(&RunView) -> bool) -> Result<RunView, Error> {
         let mut watch = self.onward.call(self.client().watch_run(self.key.clone())).await?;
         loop {
+            let began = tokio::time::Instant::now();
             let view = self.view().await?;
             if wanted(&view) || view.head.status.is_closed() {
                 return Ok(view);
             }
+            let rest = began.elapsed();
             self.onward.call(watch.changed()).await?;
+            // A view is folded from the whole log: reading a long one after each of its events would take most of the time.
+            if rest > Duration::from_millis(1) {
+                let sleep = async {
+                    tokio::time::sleep(rest).await;
+                    Ok::<_, Error>(())
+                };
+                self.onward.call(sleep).await?;
+            }
         }
     }
 
@@ -499,6 +524,26 @@ impl<O> RunHandle<O> {
                 None => return Ok(children),
             }
         }
+    }
+
+    /// Returns the calls of the run's current generation with their times and attempts, in order of their first events.
+    pub async fn timeline(&self) -> Result<Timeline, Error> {
+        let mut request = TimelineRequest { run: self.key.clone(), generation: None, limit: CALLS_MAX, cursor: None };
+        let mut timeline = self.onward.call(self.client().read_timeline(request.clone())).await?;
+        request.generation = Some(timeline.generation);
+        while let Some(next) = timeline.next.take() {
+            request.cursor = Some(next);
+            let page = self.onward.call(self.client().read_timeline(request.clone())).await?;
+            timeline.calls.extend(page.calls);
+            timeline.next = page.next;
+        }
+        Ok(timeline)
+    }
+
+    /// Returns the run as of an event in the log of its current generation: status, waits, state.
+    pub async fn at(&self, index: Index) -> Result<Moment, Error> {
+        let request = MomentRequest { run: self.key.clone(), generation: None, index };
+        self.onward.call(self.client().read_at(request)).await
     }
 
     /// Returns why the run and its tasks are blocked now, the run first. A pending run waits for a worker that has its code

@@ -16,7 +16,7 @@ impl Ctx {
     pub fn child<T>(&self, kind: impl WorkflowName<T>, input: &(impl Serialize + ?Sized)) -> Child<T> {
         let kind = name_or_misuse(&self.cell, "child", kind.workflow_name());
         let input = payload_or_misuse(&self.cell, "child input", input);
-        let input = small(self.cell.shared.payload_bytes_max, &format!("the input of child `{kind}`"), input);
+        let input = small(self.cell.shared.payload_bytes_max, format_args!("the input of child `{kind}`"), input);
         let mut state = self.cell.call("child");
         let call_id = match input {
             Ok(input) => state.engine.start_child(kind, input),

@@ -9,6 +9,7 @@ mod budget;
 mod call;
 mod child;
 mod compensation;
+mod emit;
 mod promise;
 mod run;
 mod signal;
@@ -20,6 +21,7 @@ mod time;
 mod update;
 
 use std::any::Any;
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -27,7 +29,6 @@ use std::task::Poll;
 use onward_core::engine::Engine;
 use onward_core::trace::{TraceContext, run_span};
 use onward_core::{ErrorCode, Failure, Name, Payload, RunId, RunKey};
-use onward_runtime::Emitted;
 use serde::Serialize;
 
 use crate::Result;
@@ -39,6 +40,7 @@ pub use attributes::RunAttributes;
 pub use call::Durable;
 pub use child::Child;
 pub(crate) use compensation::{Compensation, compensate};
+pub use emit::Emission;
 pub use promise::Promise;
 pub use run::Canceled;
 pub use signal::{PatternMailbox, ReceivedSignal, Recv, RecvNamed, RecvTimeout, SignalSource};
@@ -88,24 +90,6 @@ impl Ctx {
         let key = self.cell.lock().engine.key().clone();
         self.cell.shared.origin.map(|origin| origin.context(run_span(&key)))
     }
-
-    /// Sends a value to the current listeners of the run (`RunHandle::emitted`). It is not recorded or repeated on replay.
-    ///
-    /// # Errors
-    /// Fails if the value is too large or cannot be written as JSON, on replay, too.
-    pub fn emit(&self, name: &str, value: &impl Serialize) -> Result<()> {
-        let value = small(self.cell.shared.payload_bytes_max, "what is emitted", payload_or_failure("what is emitted", value)?)?;
-        let state = self.cell.call("emit");
-        if !state.engine.is_live() {
-            return Ok(());
-        }
-        let key = state.engine.key().clone();
-        drop(state);
-        if let Some(emitter) = &self.cell.shared.emitter {
-            emitter(&key, Emitted { name: name.to_owned(), value });
-        }
-        Ok(())
-    }
 }
 
 /// Ends the log with `payload` by `end`, at the first poll. Never completes unless the payload is too large.
@@ -137,7 +121,7 @@ pub(crate) fn name_or_misuse(cell: &RunCell, what: &str, name: &str) -> Name {
 
 /// Rejects a payload over the limit of stores, so that the code sees a failure instead of the store refusing the commit. The
 /// result depends only on the value and the limit, so replay repeats it.
-pub(crate) fn small(max: usize, what: &str, payload: Payload) -> Result<Payload> {
+pub(crate) fn small(max: usize, what: impl Display, payload: Payload) -> Result<Payload> {
     let bytes = payload.data().len();
     if bytes <= max {
         return Ok(payload);

@@ -41,7 +41,7 @@ impl Ctx {
     pub fn send_signal(&self, run: &str, name: &str, payload: &(impl Serialize + ?Sized)) -> Result<()> {
         let name = name_or_misuse(&self.cell, "signal", name);
         let payload = payload_or_misuse(&self.cell, "signal", payload);
-        let payload = small(self.cell.shared.payload_bytes_max, &format!("signal `{name}` to run {run}"), payload)?;
+        let payload = small(self.cell.shared.payload_bytes_max, format_args!("signal `{name}` to run {run}"), payload)?;
         let mut state = self.cell.call("send_signal");
         match RunId::new(run) {
             Ok(_) if name.as_str() == ENTRY_SIGNAL => {

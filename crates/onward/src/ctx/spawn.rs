@@ -48,7 +48,7 @@ impl Ctx {
     ) -> Result<Spawned<T>> {
         let kind = name_or_misuse(&self.cell, "spawn", kind.workflow_name());
         let input = payload_or_misuse(&self.cell, "spawn", input);
-        let input = small(self.cell.shared.payload_bytes_max, &format!("the input of child `{kind}`"), input)?;
+        let input = small(self.cell.shared.payload_bytes_max, format_args!("the input of child `{kind}`"), input)?;
         let run = self.cell.call("spawn").engine.spawn_child(kind, input, budget);
         Ok(Spawned { run, result: PhantomData })
     }

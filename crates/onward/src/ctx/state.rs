@@ -26,7 +26,7 @@ impl RunState {
     pub fn set(&self, key: &str, value: &(impl Serialize + ?Sized)) -> Result<()> {
         let cell = &self.ctx.cell;
         let (key, value) = (name_or_misuse(cell, "state", key), payload_or_misuse(cell, "state", value));
-        let value = small(cell.shared.payload_bytes_max, &format!("the state `{key}`"), value)?;
+        let value = small(cell.shared.payload_bytes_max, format_args!("the state `{key}`"), value)?;
         cell.call("state().set").engine.set_state(key, value);
         Ok(())
     }

@@ -3,12 +3,13 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use onward_core::ancestry::Identity;
 use onward_core::engine::StepPoll;
+use onward_core::live::{RunningStep, StepsReport};
 use onward_core::task::{RetryPolicy, idempotency_key};
 use onward_core::trace::{TraceContext, step_span};
 use onward_core::{BoxError, CallId, Failure, Hash, Index, Name, Payload};
@@ -18,9 +19,12 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, Durable, name_or_misuse, payload_or_failure, payload_or_misuse, small};
 use crate::Result;
-use crate::host::cell::{RunCell, StepAttempt};
+use crate::host::cell::{RunCell, RunCellState, StepAttempt};
 use crate::host::code::panic_message;
 use crate::host::wake::{StepWaker, held_back, polling};
+
+/// The largest input that is recorded with a step.
+const RECORDED_BYTES_MAX: usize = 64 * 1024;
 
 /// One attempt of a step, as passed to its closure. It holds nothing of the run, so it may outlive the step, for example on a
 /// blocking thread.
@@ -85,7 +89,8 @@ impl Ctx {
         let call_id = self.cell.call("step").engine.open_step(name.clone());
         let call = Arc::new(StepCall { cell: self.cell.clone(), call_id, name, timeout: OnceLock::new() });
         let future = run_step(call.clone(), f);
-        Step { call, over: false, future }
+        let records = self.cell.lock().record_inputs;
+        Step { call, over: false, input: None, records, future }
     }
 }
 
@@ -125,8 +130,8 @@ where
                 InStep { call: &call, make: Some(move || f(attempt)), future: None, sleep: None }.await
             }
         };
-        let what = || format!("the result of step `{}`", call.name);
-        let result = result.and_then(|payload| small(call.cell.shared.payload_bytes_max, &what(), payload));
+        let max = call.cell.shared.payload_bytes_max;
+        let result = result.and_then(|payload| small(max, format_args!("the result of step `{}`", call.name), payload));
         // In the virtual time of tests, a step takes no time.
         let took_ms = if call.cell.shared.script.is_some() { 0 } else { started.elapsed().as_millis() as u64 };
         call.cell.lock().engine.report_step(&call.call_id, result, took_ms);
@@ -143,6 +148,20 @@ fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {
     answer
 }
 
+/// Notes the start of an attempt, and reports it if the run is watched.
+fn report_start(call: &StepCall, mut state: MutexGuard<'_, RunCellState>, attempt: u32) {
+    let Some(clock) = &call.cell.shared.clock else { return };
+    let started_at = clock.now();
+    state.engine.set_step_start(&call.call_id, started_at);
+    let Some(outlet) = call.cell.shared.outlet.as_ref().filter(|_| state.is_watched) else { return };
+    let (run, generation) = (state.engine.key().clone(), state.engine.generation());
+    let input = state.engine.recorded_step_input(&call.call_id);
+    drop(state);
+    let (call_id, name) = (call.call_id.clone(), call.name.clone());
+    let step = RunningStep { call_id, name, attempt, started_at, input };
+    outlet.report_steps(StepsReport { run, generation, is_complete: false, steps: vec![step] });
+}
+
 /// Waits for the number of the attempt to run (`Ok`) or the recorded result (`Err`).
 fn next(call: &StepCall) -> impl Future<Output = Result<u32, Result<Payload>>> + '_ {
     poll_fn(move |cx| {
@@ -152,7 +171,10 @@ fn next(call: &StepCall) -> impl Future<Output = Result<u32, Result<Payload>>> +
         let mut state = call.cell.call("step");
         match state.engine.poll_step(&call.call_id) {
             StepPoll::Recorded(result) => Poll::Ready(Err(result)),
-            StepPoll::Start { attempt } => Poll::Ready(Ok(attempt)),
+            StepPoll::Start { attempt } => {
+                report_start(call, state, attempt);
+                Poll::Ready(Ok(attempt))
+            }
             StepPoll::Pending => {
                 state.watch(&call.call_id, cx);
                 Poll::Pending
@@ -232,6 +254,8 @@ pin_project! {
     pub struct Step<F> {
         call: Arc<StepCall>,
         over: bool,
+        input: Option<Payload>,
+        records: bool,
         #[pin]
         future: F,
     }
@@ -254,9 +278,28 @@ impl<F> Step<F> {
     }
 
     /// Sets a value that the step depends on. It is compared on every replay, so a changed value is a divergence.
-    pub fn input(self, input: &impl Serialize) -> Self {
+    pub fn input(mut self, input: &impl Serialize) -> Self {
         let payload = payload_or_misuse(&self.call.cell, "step input", input);
         self.call.cell.lock().engine.set_step_input(&self.call.call_id, Hash::of(&payload));
+        self.input = Some(payload);
+        let records = self.records;
+        self.record_if(records)
+    }
+
+    /// Records the value of [`Step::input`] with the step's results, for people who read the run; replay does not use it. Values
+    /// over 64 KiB are not recorded. Do not record secrets: every reader of the run sees the value.
+    ///
+    /// `Builder::record_inputs` does this for all steps of a kind.
+    pub fn record(self) -> Self {
+        self.record_if(true)
+    }
+
+    fn record_if(mut self, records: bool) -> Self {
+        self.records = records;
+        let max = RECORDED_BYTES_MAX.min(self.call.cell.shared.payload_bytes_max);
+        if let Some(input) = self.input.take_if(|input| records && input.data().len() <= max) {
+            self.call.cell.lock().engine.record_step_input(&self.call.call_id, input);
+        }
         self
     }
 }

@@ -19,7 +19,7 @@ impl Ctx {
     pub fn task<T>(&self, kind: impl TaskName<T>, input: &(impl Serialize + ?Sized)) -> TaskCall<T> {
         let kind = name_or_misuse(&self.cell, "task", kind.task_name());
         let input = payload_or_misuse(&self.cell, "task input", input);
-        let input = small(self.cell.shared.payload_bytes_max, &format!("the input of task `{kind}`"), input);
+        let input = small(self.cell.shared.payload_bytes_max, format_args!("the input of task `{kind}`"), input);
         let mut state = self.cell.call("task");
         let call_id = match input {
             Ok(input) => state.engine.schedule_task(kind, input),

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use onward_core::api::{
-    AppendEntryRequest, Call, Emitted, LogPage, LogRequest, PayloadMut, Reply, StartReply, StartRequest, Target,
+    AppendEntryRequest, Call, Emitted, LogPage, LogRequest, PayloadMut, Reply, StartReply, StartRequest, Target, WatchRequest,
 };
+use onward_core::live::{LiveContent, LiveFrame, LiveRecord};
 use onward_core::stream::StreamContent;
 use onward_core::view::RunView;
 use onward_core::{ErrorCode, Failure, Index, Payload, RunKey};
-use onward_runtime::{Changes, Client, ClientFuture, Outcome, RuntimeError, known_entry, read_page};
+use onward_runtime::{Changes, Client, ClientFuture, Outcome, RuntimeError, Updates, known_entry, read_moment, read_page};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -32,6 +33,7 @@ impl EncryptedClient {
             Call::ReadLog(request) => self.read_log(request).await,
             // The contents are read from the decoded log, because only this process can decode them.
             Call::ReadEntries(request) => Ok(Reply::ReadEntries(read_page(self, request.run, request.query).await?)),
+            Call::ReadAt(request) => Ok(Reply::ReadAt(read_moment(self, request).await?)),
             Call::AppendEntry(AppendEntryRequest { run, entry, is_looked_up: false }) => {
                 match known_entry(self, &run, &entry).await? {
                     Some(known) => Ok(Reply::AppendEntry(known)),
@@ -199,6 +201,67 @@ impl Outcome for CodedOutcome {
     }
 }
 
+/// Decodes the frames of a live view.
+struct CodedUpdates {
+    inner: Box<dyn Updates>,
+    client: EncryptedClient,
+    key: RunKey,
+    /// A frame that was received and not returned yet.
+    undecoded: Option<LiveFrame>,
+}
+
+impl CodedUpdates {
+    async fn next_frame(&mut self) -> Result<Option<LiveFrame>, RuntimeError> {
+        loop {
+            if self.undecoded.is_none() {
+                self.undecoded = self.inner.next().await?;
+            }
+            let Some(mut frame) = self.undecoded.clone() else { return Ok(None) };
+            let mut is_readable = match &mut frame.content {
+                LiveContent::Log(log) => decode_live(&self.client, &self.key, log).await.map(|()| true)?,
+                _ => self.open(&mut frame).is_ok(),
+            };
+            if let (false, LiveContent::Snapshot(snapshot)) = (is_readable, &mut frame.content) {
+                snapshot.active.iter_mut().for_each(|call| (call.input, call.progress) = (None, None));
+                is_readable = true;
+            }
+            self.undecoded = None;
+            // A notice that cannot be decoded comes from a process with another codec; the outcome must be readable.
+            if is_readable {
+                return Ok(Some(frame));
+            }
+            if frame.is_last() {
+                return Err(RuntimeError::PayloadUnreadable { why: "the outcome of the run cannot be decoded".to_owned() });
+            }
+        }
+    }
+
+    fn open(&self, frame: &mut LiveFrame) -> Passed {
+        frame.visit_payloads(&self.key, &mut |part, run, _, names| {
+            let contexts: Vec<PayloadContext> = names.iter().map(|name| PayloadContext::of(run, name)).collect();
+            self.client.boundary.part(Direction::In, part, &contexts)
+        })
+    }
+}
+
+/// Decodes a record; one that was copied from another run in the contexts of that run.
+async fn decode_live(client: &EncryptedClient, key: &RunKey, log: &mut LiveRecord) -> Result<(), RuntimeError> {
+    let mut record = log.record.clone();
+    if client.boundary.record_in(&mut record, &PayloadRuns::of(key, None)).is_err() {
+        record = log.record.clone();
+        let payload_runs = client.originals(key, log.generation).await?;
+        client.boundary.record_in(&mut record, &payload_runs).map_err(unreadable)?;
+    }
+    log.record = record;
+    Ok(())
+}
+
+impl Updates for CodedUpdates {
+    fn next(&mut self) -> ClientFuture<'_, Option<LiveFrame>> {
+        Box::pin(self.next_frame())
+    }
+}
+
 impl Client for EncryptedClient {
     fn call(&self, call: Call) -> ClientFuture<'_, Reply> {
         Box::pin(self.execute(call))
@@ -236,6 +299,15 @@ impl Client for EncryptedClient {
         })
     }
 
+    fn watch_updates(&self, request: WatchRequest) -> ClientFuture<'_, Box<dyn Updates>> {
+        Box::pin(async move {
+            let key = request.run.clone();
+            let inner = self.inner.watch_updates(request).await?;
+            let client = EncryptedClient { inner: self.inner.clone(), boundary: self.boundary.clone() };
+            Ok(Box::new(CodedUpdates { inner, client, key, undecoded: None }) as Box<dyn Updates>)
+        })
+    }
+
     fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
         let (sender, receiver) = broadcast::channel(BEHIND_MAX);
         let (mut inner, boundary, context) =
@@ -245,7 +317,8 @@ impl Client for EncryptedClient {
                 match inner.recv().await {
                     // An undecodable value comes from a process with another codec.
                     Ok(mut emitted) => {
-                        let is_readable = boundary.payload(Direction::In, &mut emitted.value, &context).is_ok();
+                        let is_readable = boundary.payload(Direction::In, &mut emitted.value, &context).is_ok()
+                            && boundary.maybe(Direction::In, &mut emitted.meta, &context).is_ok();
                         if is_readable && sender.send(emitted).is_err() {
                             return; // no listener is left
                         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::event::{ParentLink, RunPaused};
+use onward_core::live::StepsReport;
 use onward_core::run::{Commit, Committed};
 use onward_core::stream::TaskFrames;
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskReport};
@@ -268,9 +269,22 @@ impl WorkerConnection for EncryptedConnection {
 
     fn emit(&self, key: &RunKey, mut emitted: Emitted) {
         // No response is expected; values that cannot be encoded are dropped.
-        if self.boundary.payload(Direction::Out, &mut emitted.value, &[PayloadContext::of(key, "emitted")]).is_ok() {
+        let context = [PayloadContext::of(key, "emitted")];
+        let is_encoded = self.boundary.payload(Direction::Out, &mut emitted.value, &context).is_ok()
+            && self.boundary.maybe(Direction::Out, &mut emitted.meta, &context).is_ok();
+        if is_encoded {
             self.inner.emit(key, emitted);
         }
+    }
+
+    fn report_steps(&self, mut report: StepsReport) {
+        let context = [PayloadContext::of(&report.run, "step")];
+        for step in &mut report.steps {
+            if self.boundary.maybe(Direction::Out, &mut step.input, &context).is_err() {
+                step.input = None;
+            }
+        }
+        self.inner.report_steps(report);
     }
 
     fn push_frames(&self, mut task_frames: TaskFrames) -> Option<TaskFrames> {
@@ -310,6 +324,10 @@ impl Inbox for CodedInbox {
 
     fn lost(&self) {
         self.inner.lost();
+    }
+
+    fn watch(&self, on: bool) -> bool {
+        self.inner.watch(on)
     }
 
     fn ask(&self, question: Question) -> Result<(), Question> {

@@ -78,8 +78,14 @@ impl EncryptionBoundary {
             Event::SignalSent(event) => {
                 self.payload(direction, &mut event.payload, &[PayloadContext::of(&sibling(run, &event.to), "signal")])
             }
-            Event::StepCompleted(event) => self.payload(direction, &mut event.output, &context("step")),
-            Event::StepFailed(event) => self.failure(direction, &mut event.failure, &context("step")),
+            Event::StepCompleted(event) => {
+                self.maybe(direction, &mut event.input, &context("step input"))?;
+                self.payload(direction, &mut event.output, &context("step"))
+            }
+            Event::StepFailed(event) => {
+                self.maybe(direction, &mut event.input, &context("step input"))?;
+                self.failure(direction, &mut event.failure, &context("step"))
+            }
             Event::ApprovalRequested(event) => self.maybe(direction, &mut event.show, &context("show")),
             Event::StateSet(event) => self.payload(direction, &mut event.value, &context("state")),
             Event::RunContinued(event) => {

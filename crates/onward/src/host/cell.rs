@@ -11,7 +11,6 @@ use std::task::{Context, Poll, Waker};
 
 use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{CallId, Failure, Name, Payload, RunKey};
-use onward_runtime::Emitted;
 use onward_store::sync::lock;
 
 use crate::agent::conversation_cache::{CompletedRead, ConversationRead};
@@ -33,8 +32,6 @@ pub(crate) fn dep<T: Any + Send + Sync>(deps: &Deps) -> Arc<T> {
 }
 
 pub(crate) type Answerer = Box<dyn FnMut(Payload) -> Result<Payload, Failure> + Send>;
-
-pub(crate) type Emitter = Arc<dyn Fn(&RunKey, Emitted) + Send + Sync>;
 
 /// The calls that only read.
 const READS: &[&str] = &["state", "now", "is_canceled", "spent", "budget_left"];
@@ -67,6 +64,10 @@ pub(crate) struct RunCellState {
     pub poll_all: u64,
     pub driver: Waker,
     pub in_step: bool,
+    /// Steps record their inputs.
+    pub record_inputs: bool,
+    /// Readers of the run exist: steps that start are reported.
+    pub is_watched: bool,
     /// A query handler is running: calls that would change the run are refused.
     pub in_query: bool,
     pub queries: HashMap<Name, Answerer>,
@@ -88,6 +89,8 @@ impl RunCell {
             poll_all: 0,
             driver: Waker::noop().clone(),
             in_step: false,
+            record_inputs: false,
+            is_watched: false,
             in_query: false,
             queries: HashMap::new(),
             updates: HashMap::new(),

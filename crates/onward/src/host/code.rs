@@ -12,11 +12,12 @@ use onward_core::engine::{Advance, CommitDraft, DivergencePoint, Engine, Fault};
 use onward_core::event::UpdateReceived;
 use onward_core::log::prelude_of;
 use onward_core::{Failure, Index, Name, Payload, Record, RunKey};
+use onward_runtime::WorkerConnection;
 use onward_store::Clock;
 
 use crate::agent::conversation_cache::ConversationRead;
 use crate::ctx::Ctx;
-use crate::host::cell::{Answerer, Deps, Emitter, RunCell, RunCellState, StepScript};
+use crate::host::cell::{Answerer, Deps, RunCell, RunCellState, StepScript};
 use crate::host::foreign;
 use crate::host::stall::StallDetector;
 use crate::host::wake::{BorrowedWaker, Polling};
@@ -30,6 +31,8 @@ pub(crate) struct Handler {
     pub call: Arc<dyn Fn(Ctx, Payload) -> Result<RunFuture, Failure> + Send + Sync>,
     /// The function is an agent's, which may diverge from the log of its open segment.
     pub is_agent: bool,
+    /// Steps of the function record their inputs.
+    pub record_inputs: bool,
 }
 
 /// Values that all runs of a worker share.
@@ -43,7 +46,8 @@ pub(crate) struct WorkerShared {
     pub runtime: Option<tokio::runtime::Handle>,
     /// Scripted step results of tests, consulted before a closure runs.
     pub script: Option<Arc<dyn StepScript>>,
-    pub emitter: Option<Emitter>,
+    /// Where values and steps are reported; `None` in replays.
+    pub outlet: Option<Arc<dyn WorkerConnection>>,
     /// The exporter of spans; `None` without tracing.
     pub tracing: Option<Tracing>,
     /// The run's position in its trace; set per run, and only with tracing.
@@ -59,7 +63,7 @@ impl Default for WorkerShared {
             clock: None,
             runtime: None,
             script: None,
-            emitter: None,
+            outlet: None,
             tracing: None,
             origin: None,
         }
@@ -102,6 +106,7 @@ impl Code {
         if handler.is_agent {
             cell.lock().engine.set_agent();
         }
+        cell.lock().record_inputs = handler.record_inputs;
         Code { cell, handler, input: None, future: None, stall_detector, prelude: Prelude::None, has_earlier: false }
     }
 

@@ -65,7 +65,7 @@ pub(crate) fn replay_log(
     shared: &WorkerShared,
     strict: bool,
 ) -> Result<Code, Fault> {
-    let shared = WorkerShared { script: Some(Arc::new(NoSteps)), emitter: None, clock: None, ..shared.clone() };
+    let shared = WorkerShared { script: Some(Arc::new(NoSteps)), outlet: None, clock: None, ..shared.clone() };
     let mut code = Code::new(key.clone(), handler.clone(), &shared);
     if strict {
         code.lock().engine.set_strict();

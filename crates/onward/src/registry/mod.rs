@@ -29,6 +29,8 @@ pub(crate) type TaskHandler = Arc<dyn Fn(TaskCtx, Payload) -> TaskFuture + Send 
 pub(crate) struct WorkflowKind {
     pub current: Option<Name>,
     pub versions: BTreeMap<Option<Name>, Handler>,
+    /// Steps of all versions record their inputs.
+    pub record_inputs: bool,
 }
 
 #[derive(Clone, Default)]
@@ -91,7 +93,7 @@ impl RegisterError {
 impl Registry {
     pub fn workflow(&mut self, name: &str, handler: Handler) -> Option<Name> {
         let name = self.name(name)?;
-        let kind = WorkflowKind { current: None, versions: BTreeMap::from([(None, handler)]) };
+        let kind = WorkflowKind { versions: BTreeMap::from([(None, handler)]), ..WorkflowKind::default() };
         if self.workflows.insert(name.clone(), kind).is_some() {
             self.wrong(RegisterError::Twice { what: "workflow", name: name.to_string() });
         }
@@ -128,6 +130,14 @@ impl Registry {
         Some(version)
     }
 
+    /// Lets the steps of the workflow registered last record their inputs.
+    pub fn record_inputs(&mut self, workflow: Option<&Name>) {
+        match workflow.and_then(|name| self.workflows.get_mut(name)) {
+            Some(kind) => kind.record_inputs = true,
+            None => self.wrong(RegisterError::NoWorkflow { call: "record_inputs" }),
+        }
+    }
+
     pub fn task(&mut self, name: &str, handler: TaskHandler) -> Option<Name> {
         let name = self.name(name)?;
         if self.tasks.insert(name.clone(), handler).is_some() {
@@ -141,7 +151,9 @@ impl Registry {
     }
 
     pub fn handler(&self, kind: &Name, version: Option<&Name>) -> Option<Handler> {
-        self.workflows.get(kind)?.versions.get(&version.cloned()).cloned()
+        let kind = self.workflows.get(kind)?;
+        let handler = kind.versions.get(&version.cloned())?.clone();
+        Some(Handler { record_inputs: kind.record_inputs, ..handler })
     }
 
     /// Returns the kinds with their versions, as claims list them.
@@ -193,7 +205,7 @@ where
         });
         Ok(future)
     };
-    Handler { call: Arc::new(call), is_agent: C::IS_AGENT }
+    Handler { call: Arc::new(call), is_agent: C::IS_AGENT, record_inputs: false }
 }
 
 /// The context that workflow code takes: [`Ctx`], or [`AgentCtx`] for an agent.

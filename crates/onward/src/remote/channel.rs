@@ -6,10 +6,10 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use onward_core::codec::Message;
-use onward_core::{ErrorCode, Namespace, RunKey};
+use onward_core::{ErrorCode, Namespace};
 use onward_runtime::RuntimeError;
 use onward_wire::ApiKey;
-use onward_wire::api::{Call, Emitted, Reply, RunRequest};
+use onward_wire::api::{Call, Reply};
 use onward_wire::grpc::{NAMESPACE, Untyped, Wire, path_of, undecodable};
 use tonic::Streaming;
 use tonic::body::Body;
@@ -140,11 +140,15 @@ impl Channel {
         reply.map(tonic::Response::into_inner).map_err(|status| self.error_of(&status))
     }
 
-    /// Opens a stream of the values that a run emits from now on.
-    pub async fn listen(&self, run: RunKey) -> Result<Streaming<Emitted>, RuntimeError> {
+    /// Opens a stream of the server about a run, at `path`.
+    pub async fn receive<Sent, Received>(&self, path: &'static str, request: Sent) -> Result<Streaming<Received>, RuntimeError>
+    where
+        Sent: Message + Send + Sync + 'static,
+        Received: Message + Send + Sync + 'static,
+    {
         let mut grpc = self.ready().await?;
-        let (path, codec) = (PathAndQuery::from_static(onward_wire::grpc::LISTEN), Wire::<RunRequest, Emitted>::default());
-        let reply = grpc.server_streaming(self.request(RunRequest { run }), path, codec).await;
+        let (path, codec) = (PathAndQuery::from_static(path), Wire::<Sent, Received>::default());
+        let reply = grpc.server_streaming(self.request(request), path, codec).await;
         reply.map(tonic::Response::into_inner).map_err(|status| self.error_of(&status))
     }
 
@@ -182,7 +186,7 @@ impl Channel {
     }
 
     /// Converts a status into the server's error, or into `server_unreachable`.
-    fn error_of(&self, status: &tonic::Status) -> RuntimeError {
+    pub fn error_of(&self, status: &tonic::Status) -> RuntimeError {
         let error = from_status(status);
         if error.code() == ErrorCode::ServerUnreachable {
             self.unreachable(&sentence(status.message(), status.source()))

@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onward_core::event::RunPaused;
+use onward_core::live::StepsReport;
 use onward_core::run::{Commit, Committed};
 use onward_core::stream::TaskFrames;
 use onward_core::task::{Task, TaskId, TaskReport};
@@ -145,12 +146,17 @@ impl WorkerConnection for RemoteConnection {
                         std::mem::take(records).into_iter().for_each(|record| inbox.push(record));
                     }
                     held.sink = RecordSink::Inbox(inbox.clone());
-                    Some(())
+                    Some(held.is_watched)
                 }
             }
         };
-        if kept.is_none() {
-            inbox.lost();
+        match kept {
+            None => inbox.lost(),
+            Some(is_watched) => {
+                if is_watched {
+                    inbox.watch(true);
+                }
+            }
         }
     }
 
@@ -240,7 +246,7 @@ impl WorkerConnection for RemoteConnection {
     }
 
     fn emit(&self, key: &RunKey, emitted: Emitted) {
-        let Emitted { name, value } = emitted;
+        let Emitted { name, value, audience, meta } = emitted;
         let connection = {
             let state = self.shared.lock();
             if state.outgoing.len() >= OUTGOING_MAX {
@@ -248,7 +254,18 @@ impl WorkerConnection for RemoteConnection {
             }
             state.connection
         };
-        self.shared.send_on(connection, WorkerFrame::Emit(wire::Emit { run: key.clone(), name, value }));
+        self.shared.send_on(connection, WorkerFrame::Emit(wire::Emit { run: key.clone(), name, value, audience, meta }));
+    }
+
+    fn report_steps(&self, report: StepsReport) {
+        let connection = {
+            let state = self.shared.lock();
+            if state.outgoing.len() >= OUTGOING_MAX {
+                return; // the next list has them
+            }
+            state.connection
+        };
+        self.shared.send_on(connection, WorkerFrame::Steps(report));
     }
 
     fn push_frames(&self, task_frames: TaskFrames) -> Option<TaskFrames> {

@@ -46,6 +46,7 @@ fn put_span(span: &Span, out: &mut Vec<u8>) {
     put_fixed64(7, nanos(span.start), out);
     put_fixed64(8, nanos(span.end), out);
     span.attributes.iter().for_each(|(name, value)| attribute(9, name, value, out));
+    span.numbers.iter().for_each(|(name, value)| number(9, name, *value, out));
     if let Some(code) = &span.failed {
         put_nested(15, out, |status| {
             put_bytes(2, code.as_bytes(), status);
@@ -61,6 +62,17 @@ fn attribute(number: u32, name: &str, value: &str, out: &mut Vec<u8>) {
     put_nested(number, out, |pair| {
         put_bytes(1, name.as_bytes(), pair);
         put_nested(2, pair, |any| put_bytes(1, value.as_bytes(), any));
+    });
+}
+
+/// Writes a `KeyValue` with an integer.
+fn number(field: u32, name: &str, value: u64, out: &mut Vec<u8>) {
+    put_nested(field, out, |pair| {
+        put_bytes(1, name.as_bytes(), pair);
+        put_nested(2, pair, |any| {
+            put_varint(3 << 3, any); // written even if it is zero: a choice
+            put_varint(value, any);
+        });
     });
 }
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use onward_core::run::Commit;
-use onward_core::task::Task;
+use onward_core::spend::{Spend, Tokens};
+use onward_core::task::{MODEL_CALL, Task};
 use onward_core::trace::{activation_span, call_span, end_span, run_span, step_span, task_span};
 use onward_core::{CallId, Event, Failure, Name, RunKey, Timestamp};
 
@@ -29,6 +30,8 @@ pub(crate) struct Span {
     pub start: SystemTime,
     pub end: SystemTime,
     pub attributes: Vec<(&'static str, String)>,
+    /// Attributes that are numbers.
+    pub numbers: Vec<(&'static str, u64)>,
     /// The code of the failure. The message is left out, because it may contain private data.
     pub failed: Option<String>,
 }
@@ -117,7 +120,7 @@ impl Activation {
     fn span(&self, span_id: [u8; 8], parent: Option<[u8; 8]>, name: String, (start, end): (SystemTime, SystemTime)) -> Span {
         let attributes = about(&self.key, &self.kind);
         let (trace_id, kind, failed) = (self.origin.trace_id, SpanKind::Internal, None);
-        Span { trace_id, span_id, parent, name, kind, start, end, attributes, failed }
+        Span { trace_id, span_id, parent, name, kind, start, end, attributes, numbers: Vec::new(), failed }
     }
 }
 
@@ -129,13 +132,41 @@ fn code(failure: &Failure) -> Option<String> {
     Some(failure.code.clone())
 }
 
-/// Returns the span of a reported task attempt.
-pub(crate) fn attempt(origin: TraceOrigin, task: &Task, failed: Option<String>, start: SystemTime, end: SystemTime) -> Span {
+/// Returns the span of a reported task attempt with the cost `spent`.
+pub(crate) fn attempt(
+    origin: TraceOrigin,
+    task: &Task,
+    failed: Option<String>,
+    spent: &[Spend],
+    (start, end): (SystemTime, SystemTime),
+) -> Span {
     let mut attributes = about(&task.id.run, &task.kind);
     attributes.push(("onward.call_id", task.id.call_id.to_string()));
     attributes.push(("onward.attempt", task.attempt.to_string()));
     let parent = Some(call_span(&task.id.run, task.id.generation, &task.id.call_id));
     let (trace_id, span_id) = (origin.trace_id, task_span(&task.id, task.claim));
     let (name, kind, start) = (format!("task {}", task.kind), SpanKind::Consumer, start.min(end));
-    Span { trace_id, span_id, parent, name, kind, start, end, attributes, failed }
+    let mut span = Span { trace_id, span_id, parent, name, kind, start, end, attributes, numbers: Vec::new(), failed };
+    if let Some(model) = task.kind.as_str().strip_prefix(MODEL_CALL) {
+        describe_model_call(&mut span, model, spent);
+    }
+    span
+}
+
+/// Adds the attributes of a model call, named as in the semantic conventions of OpenTelemetry for generative AI.
+fn describe_model_call(span: &mut Span, model: &str, spent: &[Spend]) {
+    span.attributes.extend([("gen_ai.operation.name", "chat".to_owned()), ("gen_ai.request.model", model.to_owned())]);
+    let Some(last) = spent.last() else { return };
+    span.attributes.push(("gen_ai.response.model", last.model.clone()));
+    if !last.provider.is_empty() {
+        span.attributes.push(("gen_ai.provider.name", last.provider.clone()));
+    }
+    let Tokens { input, cached_read, cached_write, output, .. } =
+        spent.iter().fold(Tokens::default(), |sum, line| sum.plus(&line.tokens));
+    span.numbers.extend([
+        ("gen_ai.usage.input_tokens", input.saturating_add(cached_read).saturating_add(cached_write)),
+        ("gen_ai.usage.output_tokens", output),
+        ("gen_ai.usage.cache_read.input_tokens", cached_read),
+        ("gen_ai.usage.cache_creation.input_tokens", cached_write),
+    ]);
 }

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use onward_core::run::Commit;
+use onward_core::spend::Spend;
 use onward_core::task::Task;
 use onward_core::trace::{TraceContext, task_span};
 use onward_core::{Name, RunHead, Timestamp};
@@ -75,10 +76,10 @@ impl AttemptTrace {
         self.to.as_ref().map(|(_, origin, task)| origin.context(task_span(&task.id, task.claim)))
     }
 
-    /// Exports the span of the accepted report; `failed` is the code of its failure.
-    pub fn export(self, failed: Option<String>) {
+    /// Exports the span of the accepted report; `failed` is the code of its failure, `spent` the cost of the attempt.
+    pub fn export(self, failed: Option<String>, spent: &[Spend]) {
         if let Some((tracing, origin, task)) = self.to.filter(|(_, origin, _)| origin.sampled) {
-            tracing.export(vec![spans::attempt(origin, &task, failed, self.began, SystemTime::now())]);
+            tracing.export(vec![spans::attempt(origin, &task, failed, spent, (self.began, SystemTime::now()))]);
         }
     }
 }

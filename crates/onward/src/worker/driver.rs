@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use onward_core::engine::{CommitDraft, DivergencePoint, Fault};
+use onward_core::live::StepsReport;
 use onward_core::log::CommitHeader;
 use onward_core::run::{Carries, Commit, Committed, END_REFUSALS_MAX};
 use onward_core::{Epoch, ErrorCode, Event, Failure, Index, Name, Record, RunKey};
@@ -58,6 +59,7 @@ pub(super) struct Driver {
     refusals: u32,
     evict: bool,
     is_idle: bool,
+    is_watched: bool,
 }
 
 /// The result of one turn: continue at once, or wait.
@@ -96,6 +98,7 @@ impl Driver {
             refusals: 0,
             evict: false,
             is_idle: false,
+            is_watched: false,
             worker,
         };
         if !whole {
@@ -118,6 +121,7 @@ impl Driver {
     fn start_over(&mut self) {
         self.code =
             Code::new(self.key.clone(), self.handler.clone(), &self.shared).with_divergence_point(self.divergence_point.clone());
+        self.code.lock().is_watched = self.is_watched;
         self.reading_prelude = None;
         self.reading_earlier = None;
         self.read();
@@ -164,14 +168,29 @@ impl Driver {
 
     /// Takes the content of the inbox; returns whether the lease is lost.
     fn take_inbox(&mut self, waker: &Waker) -> bool {
-        let InboxItem { records, questions, lost, evict } = self.inbox.take(waker);
+        let InboxItem { records, questions, lost, evict, watch } = self.inbox.take(waker);
         if !records.is_empty() || !questions.is_empty() {
             self.wake_up();
         }
         records.into_iter().for_each(|record| self.code.feed(record));
         self.questions.extend(questions);
         self.evict |= evict;
+        watch.into_iter().for_each(|on| self.watch(on));
         lost
+    }
+
+    /// Lists the steps under way for readers of the run, and reports later ones from now on; or stops that.
+    fn watch(&mut self, on: bool) {
+        self.is_watched = on;
+        let steps = {
+            let mut state = self.code.lock();
+            state.is_watched = on;
+            on.then(|| state.engine.steps_under_way())
+        };
+        if let Some(steps) = steps {
+            let report = StepsReport { run: self.key.clone(), generation: self.generation, is_complete: true, steps };
+            self.worker.connection.report_steps(report);
+        }
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> NextAction {

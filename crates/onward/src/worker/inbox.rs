@@ -16,6 +16,8 @@ pub(crate) struct InboxItem {
     pub questions: Vec<Question>,
     pub lost: bool,
     pub evict: bool,
+    /// Whether readers of the run exist, if that was announced.
+    pub watch: Option<bool>,
 }
 
 #[derive(Default)]
@@ -91,6 +93,14 @@ impl Inbox for RunInbox {
         state.item.questions.push(question);
         wake_driver(state);
         Ok(())
+    }
+
+    fn watch(&self, on: bool) -> bool {
+        let mut state = self.lock();
+        let is_open = !state.closed;
+        state.item.watch = Some(on);
+        wake_driver(state);
+        is_open
     }
 }
 

@@ -194,7 +194,7 @@ impl Worker {
         if is_agent && head.next_commit > 0 {
             let value = serde_json::json!({"generation": head.generation, "commits": head.next_commit});
             let value = Payload::from_json_text(value.to_string());
-            self.connection.emit(&head.key, Emitted { name: "agent_resumed".to_owned(), value });
+            self.connection.emit(&head.key, Emitted::new("agent_resumed", value));
         }
     }
 

@@ -88,7 +88,7 @@ async fn attempt(worker: &Worker, task: Task) {
         match worker.connection.report_task(id.clone(), claim, report.clone().with_spend(spend())).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
             Err(error) if error.code() == ErrorCode::PayloadTooLarge => report = TaskReport::Failed(too_large(&kind, &error)),
-            Ok(()) => return attempt_trace.export(failed), // O1
+            Ok(()) => return attempt_trace.export(failed, &ctx.spent()), // O1
             // Too late: the attempt was given up, and the task's outcome is decided elsewhere.
             Err(error) if error.code() == ErrorCode::TaskAttemptOver => return,
             // The report can never be accepted. The attempt ends with its lease, and this log line is the only trace of the

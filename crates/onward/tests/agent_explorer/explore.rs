@@ -401,20 +401,20 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
             let output = mutant::answer(&state, &call_id, mutant);
             state.world.tasks.remove(&call_id);
             let output = Payload::json(&output).expect("text");
-            state.append_answer(TaskCompleted { call_id, output, attempts: 1 }, mutant);
+            state.append_answer(TaskCompleted { call_id, output, attempts: 1, ran: None }, mutant);
         }
         Move::Fail(call_id) => {
             state.failures += 1;
             state.world.tasks.remove(&call_id);
             let failure = state.failure(&call_id, "failed");
-            state.append_input(TaskFailed { call_id, failure, attempts: 1 });
+            state.append_input(TaskFailed { call_id, failure, attempts: 1, ran: None });
         }
         Move::Lose(call_id) => {
             state.failures += 1;
             if state.world.tasks[&call_id].options.class == Some(EffectClass::AtMostOnce) {
                 state.world.tasks.remove(&call_id);
                 let failure = state.failure(&call_id, "outcome_unknown");
-                state.append_input(TaskFailed { call_id, failure, attempts: 1 });
+                state.append_input(TaskFailed { call_id, failure, attempts: 1, ran: None });
             } else {
                 state.append_input(TaskAttempted { call_id, attempt: 2, ledger_name: None, began_at: None });
             }

@@ -22,6 +22,7 @@ mod keeping;
 mod keys;
 mod life;
 mod limits;
+mod live;
 mod logging;
 mod loops;
 mod models;

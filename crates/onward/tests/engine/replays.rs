@@ -46,5 +46,6 @@ everywhere! {
         run.signal("go", &2).await.unwrap();
         assert_eq!(run.result().await.unwrap(), 3);
         assert_eq!(site.runtime(&second).replays_ok(), 1, "the run stayed in memory for the second signal");
+        assert_eq!(site.runtime(&second).results_replayed(), 1, "the step was not executed again");
     }
 }

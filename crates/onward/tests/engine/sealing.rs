@@ -47,7 +47,7 @@ async fn all(ctx: Ctx, (generation, input): (u32, String)) -> Result<String> {
         let kept: String = ctx.signal("stop").recv().await?;
         return Err(Failure::fatal(format!("{input} {carried} {kept}")).with_code("the_end"));
     }
-    let small = ctx.step("small", async || Ok::<_, Failure>(secret("small"))).input(&secret("step input")).await?;
+    let small = ctx.step("small", async || Ok::<_, Failure>(secret("small"))).input(&secret("step input")).record().await?;
     let large = ctx.step("large", async || Ok::<_, Failure>(secret("large ").repeat(20_000))).await?;
     assert_eq!(large.len(), secret("large ").len() * 20_000);
     let tried = ctx.step("tries", async || Err::<(), _>(Failure::fatal(secret("no luck")))).await;
@@ -115,6 +115,7 @@ async fn live(onward: &Onward) -> String {
     assert_eq!(view.state[&Name::new("stage").unwrap()].read::<String>().unwrap(), secret("state"));
     assert_eq!(run.query::<String>("peek", &secret("query")).await.unwrap(), secret("query answered"));
     assert_eq!(run.update::<String>("poke", &secret("update")).await.unwrap(), secret("update updated"));
+    read_timeline(&run).await;
     onward.approve(&ship).await.unwrap();
     onward.resolve(&awaited(&run, AwaitedKind::Promise).await, &secret("resolved"), "r1").await.unwrap();
     until_logged(&run, "promise_created", 2).await;
@@ -128,6 +129,25 @@ async fn live(onward: &Onward) -> String {
     assert_eq!(late.await.unwrap().unwrap(), secret("late updated"));
     run.signal("stop", &secret("stop")).await.unwrap();
     run.result().await.unwrap_err().failure().unwrap().message.clone()
+}
+
+/// Reads the recorded inputs and failures of the calls, and the run as of its last event.
+async fn read_timeline(run: &RunHandle<String>) {
+    let timeline = run.timeline().await.unwrap();
+    let named =
+        |name: &str| timeline.calls.iter().find(|call| call.name.as_ref().is_some_and(|own| own.as_str() == name)).unwrap();
+    let input = |name: &str| named(name).input.as_ref().unwrap().read::<String>().unwrap();
+    assert_eq!(
+        (input("small"), input("work"), input("child")),
+        (secret("step input"), secret("for the task"), secret("for the child"))
+    );
+    let failure = |name: &str| named(name).attempts[0].failure.as_ref().unwrap().message.clone();
+    assert_eq!(failure("tries"), secret("no luck"));
+    assert_eq!((failure("fail"), failure("sour")), (secret("the task failed"), secret("the child failed")));
+    let last = timeline.calls.iter().filter_map(|call| call.last_index).max().unwrap();
+    let moment = run.at(last).await.unwrap();
+    let stage = moment.state.iter().find(|value| value.name.as_str() == "stage").unwrap();
+    assert_eq!(stage.value.read::<String>().unwrap(), secret("state"));
 }
 
 /// S10: encrypted payloads are encrypted wherever they are stored, and so are their hashes.

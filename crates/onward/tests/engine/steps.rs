@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward::prelude::*;
-use onward::{Status, join};
+use onward::{RunHandle, Status, join};
+use onward_core::Event;
+use onward_core::timeline::CallStatus;
 
 use crate::site::{PAYLOAD_BYTES_MAX, count, events, eventually, everywhere, until_status};
 
@@ -43,6 +45,60 @@ everywhere! {
         assert_eq!(drawn[..1], *second.drawn.lock().unwrap());
         assert_eq!(drawn[1].0 - drawn[0].0, 86_400_000);
         assert_eq!((first.steps.load(Ordering::SeqCst), second.steps.load(Ordering::SeqCst)), (1, 0));
+    }
+
+    async fn inputs_are_recorded_on_request_or_for_a_whole_kind_and_never_compared(site) {
+        async fn code(ctx: Ctx, (): ()) -> Result<()> {
+            let step = |name: &str| ctx.step(name, async || Ok::<_, Failure>(()));
+            step("recorded").input(&"a").record().await?;
+            step("first").record().input(&"b").await?;
+            step("plain").input(&"c").await?;
+            step("none").record().await?;
+            step("large").input(&"x".repeat(100_000)).record().await?;
+            ctx.step("fails", async || Err::<(), _>(Failure::fatal("no"))).input(&"d").record().await.unwrap_err();
+            ctx.signal("go").recv::<()>().await
+        }
+        let inputs = async |run: &RunHandle<()>| {
+            let steps = events(run).await.into_iter().filter_map(|event| match event {
+                Event::StepCompleted(step) => Some((step.name.to_string(), step.input)),
+                Event::StepFailed(step) => Some((step.name.to_string(), step.input)),
+                _ => None,
+            });
+            let recorded = steps.filter_map(|(name, input)| Some(format!("{name} {}", input?.read::<String>().unwrap())));
+            recorded.collect::<Vec<_>>().join(", ")
+        };
+        let builder = site.builder().await.workflow("some", code).workflow("all", code).record_inputs();
+        let onward = builder.start().await.unwrap();
+        let (some, all) = (onward.start::<(), _>("some", &()).id("some").await.unwrap(), onward.start::<(), _>("all", &()).id("all").await.unwrap());
+        until_status(&some, Status::Waiting).await;
+        until_status(&all, Status::Waiting).await;
+        assert_eq!(inputs(&some).await, "recorded a, first b, fails d");
+        assert_eq!(inputs(&all).await, "recorded a, first b, plain c, fails d");
+        drop((some, all));
+        onward.shutdown().await;
+
+        // The option of the kind has changed, and the log still replays.
+        let onward = site.builder().await.workflow("some", code).record_inputs().workflow("all", code).start().await.unwrap();
+        for id in ["some", "all"] {
+            let run = onward.run::<()>(id).unwrap();
+            run.signal("go", &()).await.unwrap();
+            run.result().await.unwrap();
+        }
+    }
+
+    async fn a_task_records_when_its_last_attempt_began_and_on_which_worker(site) {
+        async fn code(ctx: Ctx, (): ()) -> Result<()> {
+            ctx.task("work", &()).await
+        }
+        let onward = site.builder().await.workflow("code", code).task("work", async |(): ()| Ok::<_, Failure>(())).start().await.unwrap();
+        let run = onward.start::<(), _>("code", &()).id("r").await.unwrap();
+        run.result().await.unwrap();
+        let timeline = run.timeline().await.unwrap();
+        let [task] = &timeline.calls[..] else { panic!("{:?}", timeline.calls) };
+        assert_eq!((task.status, task.attempts.len()), (CallStatus::Completed, 1));
+        let attempt = &task.attempts[0];
+        assert!(attempt.worker.is_some() && attempt.started_at >= task.queued_at && attempt.ended_at >= attempt.started_at, "{attempt:?}");
+        assert_eq!((timeline.status, timeline.generations, timeline.ended_at.is_some()), (Status::Completed, 1, true));
     }
 
     /// Scenario 32.

@@ -9,8 +9,8 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
-    MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery, payloads,
+    MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture,
+    TaskQuery, VersionCount, WaitQuery, payloads,
 };
 
 pub struct TightStore {
@@ -81,6 +81,7 @@ impl Store for TightStore {
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
+        count_open() -> OpenCounts;
         delete_runs(delete: Delete) -> u64;
         spend(query: SpendQuery) -> Vec<SpendRow>;
         list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use onward::live::{LiveContent, LiveFrame};
 use onward::prelude::*;
-use onward::{BlockReason, Onward, RunHandle};
-use onward_core::{Name, Namespace, Status};
+use onward::{BlockReason, Onward, RunHandle, RunQuery};
+use onward_core::{Index, Name, Namespace, Status};
+use onward_runtime::{FeedFrame, RunChange};
 use onward_testkit::{Cluster, Database};
 
 use crate::proxy::Random;
@@ -61,6 +63,60 @@ async fn a_run_is_served_by_a_server_that_its_worker_is_not_connected_to() {
     })
     .await;
     assert_ne!(servers[0].id, servers[1].id);
+}
+
+/// Steps of a worker at one server, for a reader at the other; and the feed of a server without workers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_watched_through_a_server_that_its_worker_is_not_connected_to() {
+    let database = database();
+    let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
+    let (open, opened) = tokio::sync::watch::channel(false);
+    let slow = move |ctx: Ctx, (): ()| {
+        let mut opened = opened.clone();
+        async move {
+            let () = ctx.signal("begin").recv().await?;
+            let charged = ctx.step("charge", async move || {
+                drop(opened.wait_for(|open| *open).await);
+                Ok::<_, Failure>(1u32)
+            });
+            let charged = charged.await?;
+            ctx.emit("charged", &charged)?;
+            ctx.step("ship", async || Ok::<_, Failure>(2u32)).await
+        }
+    };
+    let mut feed = here.runtime().watch_runs(RunQuery::default());
+    let _worker = Onward::connect(there.url()).workflow("slow", slow).start().await.unwrap();
+    let client = Onward::connect(here.url()).start().await.unwrap();
+    let run: RunHandle<u32> = client.start("slow", &()).id("r").await.unwrap();
+    run.signal("begin", &()).await.unwrap();
+    // A late reader finds the step in its snapshot.
+    let mut live = eventually("the step is under way", async || {
+        let mut live = run.watch(Index(0)).await.unwrap();
+        let Some(LiveFrame { content: LiveContent::Snapshot(snapshot), .. }) = live.next().await.unwrap() else { panic!() };
+        snapshot.active.iter().any(|call| call.name.as_str() == "charge").then_some(live)
+    })
+    .await;
+    open.send_replace(true);
+    assert_eq!(run.result().await.unwrap(), 2);
+    let (mut seen, mut next_index) = (Vec::new(), 0);
+    while let Some(frame) = live.next().await.unwrap() {
+        match frame.content {
+            LiveContent::StepStarted(started) => seen.push(started.step.name.to_string()),
+            LiveContent::Emitted(emitted) => seen.push(emitted.name),
+            LiveContent::Log(log) => {
+                assert_eq!(log.record.index.0, next_index, "LU1");
+                next_index = log.record.next_index().0;
+            }
+            _ => {}
+        }
+    }
+    assert!(seen.contains(&"charged".to_owned()), "LW3: {seen:?}");
+    loop {
+        if let FeedFrame::Run { change: RunChange::Ended, head } = feed.next().await.unwrap() {
+            assert_eq!((head.key.id.as_str(), head.status), ("r", Status::Completed));
+            return;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,7 +19,7 @@ fn look_done(world: &mut World) {
     let scheduled = |event: &Event| matches!(event, Event::TaskScheduled(_));
     assert_eq!(world.log().events().filter(|(_, event)| scheduled(event)).count(), 1);
     let output = Payload::json("found").unwrap();
-    world.input(TaskCompleted { call_id: CallId::root(1), output, attempts: 1 }).unwrap();
+    world.input(TaskCompleted { call_id: CallId::root(1), output, attempts: 1, ran: None }).unwrap();
 }
 
 /// R11: a commit that abandons a part of the log is refused until it has seen everything. That does not count as an attempt to
@@ -77,7 +77,7 @@ fn a_timer_that_lost_in_what_the_code_has_left_does_not_win_as_canceled() {
         _ => None,
     };
     let call_id = world.log().events().filter_map(call_id).last().expect("it looks something up again");
-    world.input(TaskCompleted { call_id, output: Payload::json("found").unwrap(), attempts: 1 }).unwrap();
+    world.input(TaskCompleted { call_id, output: Payload::json("found").unwrap(), attempts: 1, ran: None }).unwrap();
     world.run_until_idle().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "\"hello\""));
 }

@@ -44,7 +44,9 @@ fn happens(world: &mut World, beat: Beat) {
             spend: vec![Spend::on("m").tokens(Tokens { input: tokens, ..Tokens::default() })],
         }
         .into(),
-        Beat::Ends => TaskCompleted { call_id: last_task(world), output: Payload::json(&1).unwrap(), attempts: 1 }.into(),
+        Beat::Ends => {
+            TaskCompleted { call_id: last_task(world), output: Payload::json(&1).unwrap(), attempts: 1, ran: None }.into()
+        }
         Beat::ChildEnds(tokens) => {
             let call_id = last(world, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None });
             let spent = Some(BudgetUse { tokens, cost: PicoDollars(0) });

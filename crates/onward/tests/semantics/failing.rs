@@ -9,7 +9,7 @@ use crate::{complete_nth, crash_and_pump, task_call_ids};
 
 fn fail_nth(world: &mut World, nth: usize, message: &str) {
     let call_id = CallId::parse(&task_call_ids(world)[nth]).unwrap();
-    world.input(TaskFailed { call_id, failure: Failure::fatal(message), attempts: 1 }).unwrap();
+    world.input(TaskFailed { call_id, failure: Failure::fatal(message), attempts: 1, ran: None }).unwrap();
 }
 
 /// Both were answered before they are awaited: the log decides which failed first, not the list.

@@ -16,7 +16,10 @@ use onward::prelude::*;
 use onward::testing::World;
 use onward::{join, select};
 use onward_core::event::{ApprovalDecided, CancelRequested, ChildCompleted, TaskCompleted, TaskFailed, UpdateReceived};
-use onward_core::{CallId, Event, Log, Name, Payload, Status};
+use onward_core::moment::view_at;
+use onward_core::timeline::Calls;
+use onward_core::view::{Awaited, RunView};
+use onward_core::{CallId, Event, Log, Name, Namespace, Payload, RunHead, RunId, RunKey, Status};
 
 use model::Model;
 use mutants::Mutant;
@@ -376,9 +379,9 @@ impl Outside {
         let approved = self.next_value.is_multiple_of(2);
         let event: Event = match owed {
             Owed::RiskyTask if self.next_value.is_multiple_of(2) => {
-                TaskFailed { call_id, failure: Failure::fatal(self.next_value.to_string()), attempts: 1 }.into()
+                TaskFailed { call_id, failure: Failure::fatal(self.next_value.to_string()), attempts: 1, ran: None }.into()
             }
-            Owed::Task | Owed::RiskyTask => TaskCompleted { call_id, output, attempts: 1 }.into(),
+            Owed::Task | Owed::RiskyTask => TaskCompleted { call_id, output, attempts: 1, ran: None }.into(),
             Owed::Child => ChildCompleted { call_id, output, child: None, spent: None }.into(),
             Owed::Decision => {
                 ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id: "d".to_owned() }.into()
@@ -519,6 +522,26 @@ fn check(world: &World, build: &Build, mutant: Option<Mutant>) {
         let answers: Vec<_> = log.events().filter_map(|(_, event)| answer(event)).collect();
         assert_eq!(answers, model.answers, "{program:?}\n{}", log.to_json_lines());
         check_records(log);
+        check_moments(log);
+    }
+}
+
+/// Checks that the last moment of every prefix of the log is its view (MO2), that a moment does not change (MO1), and that the
+/// timeline has the open calls of the view (TI2).
+fn check_moments(log: &Log) {
+    let key = RunKey::new(Namespace::default(), RunId::new("test").unwrap());
+    for (position, record) in log.records().iter().enumerate() {
+        let known = &log.records()[..=position];
+        let view = RunView::fold(RunHead::rebuild(key.clone(), known).unwrap(), known);
+        let (last, cut) = view_at(&key, log.records(), record.last_index()).unwrap();
+        assert_eq!((&last, &cut[..]), (&view, known), "{}", log.to_json_lines());
+        let (calls, _) = Calls::fold(&key, known).page(None, usize::MAX).unwrap();
+        let mut open: Vec<String> = calls.into_iter().filter(|call| call.status.is_open()).map(|call| call.call_id).collect();
+        let awaited = |awaited: &Awaited| awaited.call_id.as_ref().map_or_else(|| awaited.id.clone(), CallId::to_string);
+        let mut awaiting: Vec<String> = view.awaiting.iter().map(awaited).collect();
+        open.sort();
+        awaiting.sort();
+        assert_eq!(open, awaiting, "after event {}:\n{}", record.last_index(), log.to_json_lines());
     }
 }
 

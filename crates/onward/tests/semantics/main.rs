@@ -30,7 +30,7 @@ use onward_core::{CallId, Event, Payload};
 fn complete(world: &mut World, call_id: &str, value: &str) {
     let call_id = CallId::parse(call_id).unwrap();
     let output = Payload::from_json_text(value.to_owned());
-    world.input(TaskCompleted { call_id, output, attempts: 1 }).unwrap();
+    world.input(TaskCompleted { call_id, output, attempts: 1, ran: None }).unwrap();
 }
 
 /// Completes the task that was scheduled as the `nth`.

@@ -14,7 +14,7 @@ use super::{complete, complete_last};
 
 fn fail_task(world: &mut World, call_id: &str) {
     let call_id = CallId::parse(call_id).unwrap();
-    world.input(TaskFailed { call_id, failure: Failure::fatal("no paper"), attempts: 1 }).unwrap();
+    world.input(TaskFailed { call_id, failure: Failure::fatal("no paper"), attempts: 1, ran: None }).unwrap();
 }
 
 /// A workflow with a step that fails while `broken` is not zero.

@@ -12,7 +12,7 @@ use crate::{complete, complete_nth, count, crash_and_pump, fire_next, task_call_
 
 fn fail(world: &mut World, call_id: &str, message: &str) {
     let call_id = CallId::parse(call_id).unwrap();
-    world.input(TaskFailed { call_id, failure: Failure::fatal(message), attempts: 1 }).unwrap();
+    world.input(TaskFailed { call_id, failure: Failure::fatal(message), attempts: 1, ran: None }).unwrap();
 }
 
 async fn in_parallel(ctx: Ctx, tasks: u32) -> Result<Vec<u32>> {

@@ -1,5 +1,6 @@
 //! An OpenTelemetry collector: the official messages over a real listener.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct ReceivedSpan {
     pub end: u64,
     /// The message of an error status.
     pub failed: Option<String>,
+    pub texts: BTreeMap<String, String>,
+    pub numbers: BTreeMap<String, i64>,
 }
 
 pub struct Collector {
@@ -42,7 +45,17 @@ impl TraceService for Service {
             let Some(Value::StringValue(service)) = service.value.unwrap().value else { panic!("a service has a name") };
             for span in resource_spans.scope_spans.into_iter().flat_map(|scope| scope.spans) {
                 assert!(span.attributes.iter().any(|attribute| attribute.key == "onward.run"), "{span:?}");
+                let (mut texts, mut numbers) = (BTreeMap::new(), BTreeMap::new());
+                for attribute in span.attributes {
+                    match attribute.value.unwrap().value.unwrap() {
+                        Value::StringValue(text) => drop(texts.insert(attribute.key, text)),
+                        Value::IntValue(number) => drop(numbers.insert(attribute.key, number)),
+                        other => panic!("{other:?}"),
+                    }
+                }
                 self.0.lock().unwrap().push(ReceivedSpan {
+                    texts,
+                    numbers,
                     service: service.clone(),
                     key: key.clone(),
                     trace_id: span.trace_id,

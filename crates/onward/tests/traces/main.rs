@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use onward::prelude::*;
 use onward::{Otlp, RunHandle, TraceContext};
+use onward_core::spend::{Spend, Tokens};
 use onward_runtime::Runtime;
 use onward_server::{Server, grpc, router_with, serve};
 use onward_store::{MemoryStore, SystemClock};
@@ -207,6 +208,45 @@ async fn what_the_caller_does_not_want_sampled_is_not_sent() {
     let spans = collector.spans();
     assert_eq!(spans.len(), 2, "the other run is the root of a trace of its own");
     assert!(one(&spans, "run kid").parent.is_empty());
+}
+
+/// Spans of model calls have the attributes of OpenTelemetry's conventions; other spans have none of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_span_of_a_model_call_has_the_model_and_its_tokens() {
+    async fn ask(ctx: Ctx, (): ()) -> Result<u32> {
+        ctx.task("llm.small", &()).await
+    }
+    let model = async |ctx: TaskCtx, (): ()| {
+        let tokens = Tokens { input: 10, cached_read: 5, cached_write: 0, output: 7, reasoning: 2 };
+        ctx.spend(Spend::on("small-2026").by("acme").tokens(tokens));
+        Ok::<_, Failure>(1)
+    };
+    let collector = Collector::start().await;
+    let onward = Onward::in_memory().otlp(Otlp::to(&collector.url)).workflow("ask", ask).task("llm.small", model);
+    let onward = onward.start().await.unwrap();
+    let run: RunHandle<u32> = onward.start("ask", &()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 1);
+    drop(run);
+    onward.shutdown().await;
+    let spans = collector.spans();
+    let call = one(&spans, "task llm.small");
+    for (name, value) in [
+        ("gen_ai.operation.name", "chat"),
+        ("gen_ai.request.model", "small"),
+        ("gen_ai.response.model", "small-2026"),
+        ("gen_ai.provider.name", "acme"),
+    ] {
+        assert_eq!(call.texts.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    for (name, value) in [
+        ("gen_ai.usage.input_tokens", 15),
+        ("gen_ai.usage.output_tokens", 7),
+        ("gen_ai.usage.cache_read.input_tokens", 5),
+        ("gen_ai.usage.cache_creation.input_tokens", 0),
+    ] {
+        assert_eq!(call.numbers.get(name), Some(&value), "{name}");
+    }
+    assert!(one(&spans, "run ask").texts.keys().all(|name| !name.starts_with("gen_ai")));
 }
 
 /// SP2, and an unreachable collector does no harm.

@@ -1,7 +1,8 @@
 //! A log with one position for each event, and the view of the run at each position.
 
+use onward_core::moment::view_at;
 use onward_core::view::RunView;
-use onward_core::{Event, Index, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{Event, Index, Record, RunHead, RunKey, Timestamp};
 
 use crate::output::{EventFormatter, time};
 
@@ -66,18 +67,10 @@ impl Timeline {
     pub fn moment(&self, at: usize) -> Moment {
         let line = &self.lines[at];
         let record = &self.records[line.record];
-        let mut known = self.records[..=line.record].to_vec();
-        let whole = line.offset + 1 == record.events.len();
-        if let Some(last) = known.last_mut() {
-            last.events.truncate(line.offset + 1);
-        }
-        let mut head = RunHead::rebuild(self.key.clone(), &known).expect("the whole log has a head, so its beginnings have");
-        if !whole && record.commit.is_some() {
-            head.status = Status::Running; // the status follows only from the whole commit
-        }
+        let (view, _) = view_at(&self.key, &self.records, line.index).expect("the whole log has a view, so its beginnings have");
         let first = at - line.offset;
         let calls = if record.commit.is_some() { (first..=at).collect() } else { Vec::new() };
-        Moment { view: RunView::fold(head, &known), record: format_record(record, line.offset), calls }
+        Moment { view, record: format_record(record, line.offset), calls }
     }
 
     /// Returns the first event of the next record, or the last event of the log.

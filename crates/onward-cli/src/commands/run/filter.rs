@@ -25,17 +25,21 @@ pub struct FilterArgs {
 
 impl FilterArgs {
     pub fn query(&self, namespace: Namespace, limit: usize) -> Result<RunQuery, RuntimeError> {
-        let wanted = |text: &String| split(text).map(|(name, value)| AttributeMatch::typed(name, value));
         Ok(RunQuery {
             namespace,
             kind: self.kind.as_deref().map(Name::new).transpose()?,
             versions: self.version.iter().map(|version| Name::new(version).map(Some)).collect::<Result<_, _>>()?,
             statuses: self.status.clone(),
-            attributes: self.attr.iter().map(wanted).collect::<Result<_, _>>()?,
+            attributes: self.attr.iter().map(|text| wanted(text)).collect::<Result<_, _>>()?,
             limit,
             ..RunQuery::default()
         })
     }
+}
+
+/// Parses `NAME=VALUE` of a filter: the value may have any type.
+pub fn wanted(text: &str) -> Result<AttributeMatch, NameError> {
+    split(text).map(|(name, value)| AttributeMatch::typed(name, value))
 }
 
 /// Parses `NAME=VALUE` of a new run: numbers, booleans and times get their type; quoted text is always text.

@@ -11,6 +11,8 @@ mod list;
 mod reopen;
 mod show;
 mod start;
+mod timeline;
+mod watch;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -35,12 +37,18 @@ pub enum RunCommand {
     Show(show::ShowArgs),
     /// List the children of a run, newest first
     Children(list::ChildrenArgs),
+    /// Show the calls of a run with their times, as a waterfall
+    Timeline(timeline::TimelineArgs),
+    /// Count runs by status
+    Counts(timeline::CountsArgs),
     /// Print the log of a run
     Events(events::EventsArgs),
     /// Print the conversation of an agent
     Entries(entries::EntriesArgs),
     /// Follow the log of a run until it has ended
     Attach(events::AttachArgs),
+    /// Watch a run: its log, and steps, tasks and emitted values as they happen
+    Watch(watch::WatchArgs),
     /// Wait until a run has ended and print its result
     Wait(start::WaitArgs),
     /// Send a signal to a run
@@ -84,9 +92,12 @@ pub async fn execute(command: RunCommand, global: &Global) -> Result<()> {
         RunCommand::List(args) => list::list(args, global).await,
         RunCommand::Show(args) => show::execute(args, global).await,
         RunCommand::Children(args) => list::children(args, global).await,
+        RunCommand::Timeline(args) => timeline::timeline(args, global).await,
+        RunCommand::Counts(args) => timeline::counts(args, global).await,
         RunCommand::Events(args) => events::execute(args, global).await,
         RunCommand::Entries(args) => entries::execute(args, global).await,
         RunCommand::Attach(args) => events::attach(args, global).await,
+        RunCommand::Watch(args) => watch::execute(args, global).await,
         RunCommand::Wait(args) => start::wait(args, global).await,
         RunCommand::Signal(args) => input::signal(args, global).await,
         RunCommand::Message(args) => input::message(args, global).await,

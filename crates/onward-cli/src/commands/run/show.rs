@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::api::{Moment, MomentRequest};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::spend::SpendTotals;
 use onward_core::view::{Awaited, AwaitedKind, RunView};
-use onward_core::{Failure, Status, Timestamp};
+use onward_core::{Failure, Index, Name, Payload, Status, Timestamp};
 use onward_runtime::BlockReason;
 
 use super::list::status_cell;
@@ -16,22 +17,38 @@ use crate::budget;
 use crate::commands::spend;
 use crate::connection::Connection;
 use crate::directory::shell_word;
-use crate::output::document::View;
-use crate::output::{Cell, Style, TextTable, cells, count, escape, preview, print, print_json, stop_text, time};
+use crate::output::document::{BlockedView, RunAt};
+use crate::output::{Cell, EventFormatter, Style, TextTable, cells, count, escape, preview, print, print_json, stop_text, time};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
     /// Run id
     id: String,
+    /// Show the run as of this event of its log
+    #[arg(long, value_name = "INDEX")]
+    at: Option<u64>,
+    /// With --at: use the log of this generation; 0 is the first [default: the latest]
+    #[arg(long, value_name = "NUMBER", requires = "at")]
+    generation: Option<u32>,
 }
 
 pub async fn execute(args: ShowArgs, global: &Global) -> Result<()> {
     let connection = Connection::to_read(global).await?;
     let key = connection.key(&args.id)?;
+    if let Some(index) = args.at {
+        let request = MomentRequest { run: key, generation: args.generation, index: Index(index) };
+        let moment = connection.read_at(request).await?;
+        return global.show(&RunAt::from(&moment), || format_moment(&moment));
+    }
     let view = connection.read_run(key.clone()).await?;
     let blocked_on = blocked_on::of(&connection, &key).await;
     if global.json {
-        return print_json(&View::from(&view).with(&blocked_on));
+        let active = match connection.read_active(key.clone()).await {
+            Ok(reply) => Some(reply.active),
+            Err(error) if error.code() == "not_allowed" => None, // the key is for other kinds
+            Err(error) => return Err(error.into()),
+        };
+        return print_json(&BlockedView::new(&view, &blocked_on, active.as_deref()));
     }
     let (of_run, of_tasks): (Vec<_>, Vec<_>) = blocked_on.into_iter().partition(|blocker| blocker.task.is_none());
     let why = of_run.first().map(|blocker| blocker.why);
@@ -62,15 +79,47 @@ fn format_run(
     }
     if !view.awaiting.is_empty() {
         section(&mut out, "awaiting", &format_awaiting(&view.awaiting, now));
+        out.push_str(&format_decisions(&view.awaiting));
         blocked.iter().for_each(|sentence| out.push_str(&format!("  {}\n", escape::text(sentence))));
     }
     if !view.state.is_empty() {
-        section(&mut out, "state", &format_state(view));
+        section(&mut out, "state", &format_state(view.state.iter()));
     }
     if !view.undelivered.is_empty() {
         section(&mut out, "never consumed", &format_undelivered(view));
     }
     if let Some(outcome) = &view.outcome {
+        section(&mut out, "outcome", &format_outcome(outcome));
+    }
+    out
+}
+
+/// Formats a run as of an event.
+fn format_moment(moment: &Moment) -> String {
+    let mut table = TextTable::bare(2).wraps();
+    let mut add = |name: &str, value: Cell| table.row(vec![Cell::new(name).paint(Style::dim), value]);
+    add("run", Cell::new(moment.run.as_str()).paint(Style::bold));
+    add("event", format!("{} of generation {}, {}", moment.index, moment.generation, moment.at).into());
+    let event = EventFormatter::default().format(moment.at, &moment.event);
+    add("", format!("{} {event}", moment.event.name()).into());
+    add("status", status_cell(moment.status));
+    if let Some(reason) = &moment.cancel_reason {
+        add("cancel", format!("requested: {reason}").into());
+    }
+    if let Some(leaf) = moment.leaf {
+        add("entries", format!("{} up to {leaf}", moment.entries).into());
+    }
+    let mut out = table.take();
+    if let Some(pause) = &moment.pause {
+        section(&mut out, "paused", &format_pause(pause));
+    }
+    if !moment.awaiting.is_empty() {
+        section(&mut out, "awaiting", &format_awaiting(&moment.awaiting, moment.at));
+    }
+    if !moment.state.is_empty() {
+        section(&mut out, "state", &format_state(moment.state.iter().map(|value| (&value.name, &value.value))));
+    }
+    if let Some(outcome) = &moment.outcome {
         section(&mut out, "outcome", &format_outcome(outcome));
     }
     out
@@ -159,7 +208,12 @@ fn format_awaiting(awaiting: &[Awaited], now: Timestamp) -> String {
             awaited.id
         ]);
     }
-    let mut out = table.take();
+    table.take()
+}
+
+/// Formats the commands that decide the approvals.
+fn format_decisions(awaiting: &[Awaited]) -> String {
+    let mut out = String::new();
     for approval in awaiting.iter().filter(|awaited| awaited.kind == AwaitedKind::Approval) {
         let id = shell_word(&escape::text(&approval.id));
         out.push_str(&format!("  decide with: onward approval decide {id} --approve\n"));
@@ -172,9 +226,9 @@ pub fn awaited_word(kind: AwaitedKind) -> String {
     format!("{kind:?}").to_lowercase()
 }
 
-fn format_state(view: &RunView) -> String {
+fn format_state<'a>(state: impl Iterator<Item = (&'a Name, &'a Payload)>) -> String {
     let mut table = TextTable::bare(2).indent("  ").wraps();
-    for (key, value) in &view.state {
+    for (key, value) in state {
         table.row(cells![key, preview(value)]);
     }
     table.take()
@@ -188,7 +242,7 @@ fn format_undelivered(view: &RunView) -> String {
     table.take()
 }
 
-fn format_outcome(outcome: &Result<onward_core::Payload, Failure>) -> String {
+fn format_outcome(outcome: &Result<Payload, Failure>) -> String {
     let mut table = TextTable::bare(2).indent("  ").wraps();
     match outcome {
         Ok(output) => table.row(cells!["output", format!("{output:?}")]),

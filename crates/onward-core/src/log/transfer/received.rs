@@ -53,7 +53,7 @@ pub(crate) fn imported_calls(log: &[Record], projection: &Projection) -> Vec<Eve
     let unknown = open.map(|task| {
         let message = format!("`{}` was called before the run was imported, and its outcome is unknown", task.kind);
         let failure = Failure::fatal(message).with_code(OUTCOME_UNKNOWN);
-        TaskFailed { call_id: task.id.call_id.clone(), failure, attempts: task.attempt }.into()
+        TaskFailed { call_id: task.id.call_id.clone(), failure, attempts: task.attempt, ran: None }.into()
     });
     unknown.collect()
 }

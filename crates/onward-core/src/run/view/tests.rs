@@ -8,24 +8,24 @@ use crate::run::{Effect, Input};
 use crate::{Epoch, Status};
 
 /// A run whose log grows one record per millisecond.
-struct Script {
-    head: RunHead,
-    records: Vec<Record>,
+pub(in crate::run) struct Script {
+    pub head: RunHead,
+    pub records: Vec<Record>,
 }
 
-fn name(text: &str) -> Name {
+pub(in crate::run) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-fn at(call_id: u32) -> CallId {
+pub(in crate::run) fn at(call_id: u32) -> CallId {
     CallId::root(call_id)
 }
 
-fn text(value: &str) -> Payload {
+pub(in crate::run) fn text(value: &str) -> Payload {
     Payload::json(value).unwrap()
 }
 
-fn script(mailbox: Vec<CarriedSignal>) -> Script {
+pub(in crate::run) fn script(mailbox: Vec<CarriedSignal>) -> Script {
     let key = RunKey::new(Namespace::default(), RunId::new("order-1").unwrap());
     let (kind, input) = (name("order"), text("in"));
     let started = RunStarted { mailbox, ..RunStarted::new(kind, input, 1) };
@@ -34,17 +34,17 @@ fn script(mailbox: Vec<CarriedSignal>) -> Script {
 }
 
 impl Script {
-    fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         Timestamp(1_000 + self.records.len() as u64)
     }
 
-    fn input(mut self, event: impl Into<Event>) -> Script {
+    pub fn input(mut self, event: impl Into<Event>) -> Script {
         let admitted = self.head.admit_input(Input::new(event), None, self.now()).unwrap();
         self.records.push(admitted.record);
         self
     }
 
-    fn commit(mut self, events: Vec<Event>) -> Script {
+    pub fn commit(mut self, events: Vec<Event>) -> Script {
         let (index, n) = (self.head.next_index, self.head.next_commit);
         let horizon = Index(index.0 - 1);
         let header = CommitHeader { n, epoch: Epoch(0), commit_id: CommitId(n), horizon, waits: true, is_while_paused: false };
@@ -53,7 +53,7 @@ impl Script {
         self
     }
 
-    fn view(&self) -> RunView {
+    pub fn view(&self) -> RunView {
         RunView::fold(self.head.clone(), &self.records)
     }
 
@@ -62,20 +62,20 @@ impl Script {
     }
 }
 
-fn signal(text: &str) -> SignalReceived {
+pub(in crate::run) fn signal(text: &str) -> SignalReceived {
     SignalReceived { name: name(text), payload: Payload::null(), signal_id: None, sender: None }
 }
 
-fn awaited(call_id: u32, text: &str) -> Event {
+pub(in crate::run) fn awaited(call_id: u32, text: &str) -> Event {
     SignalAwaited { call_id: at(call_id), name: name(text), deadline: None, is_pattern: false }.into()
 }
 
-fn task(call_id: u32) -> Event {
+pub(in crate::run) fn task(call_id: u32) -> Event {
     let (input, options) = (Payload::null(), Default::default());
     TaskScheduled { call_id: at(call_id), kind: name("mail"), input_hash: crate::Hash::of(&input), input, options }.into()
 }
 
-fn completed() -> Event {
+pub(in crate::run) fn completed() -> Event {
     RunCompleted { output: text("out"), attempts: None }.into()
 }
 
@@ -90,7 +90,7 @@ fn a_wait_is_shown_until_it_is_answered() {
     let script = script(vec![]).commit(vec![awaited(0, "paid"), task(1)]);
     let both = [(AwaitedKind::Signal, "order-1~0~0".to_owned()), (AwaitedKind::Task, "order-1~0~1".to_owned())];
     assert_eq!(script.awaits(), both);
-    let script = script.input(TaskCompleted { call_id: at(1), output: Payload::null(), attempts: 1 });
+    let script = script.input(TaskCompleted { call_id: at(1), output: Payload::null(), attempts: 1, ran: None });
     assert_eq!(script.awaits(), both[..1]);
     let script = script.input(signal("paid"));
     assert_eq!(script.awaits(), both[..1], "received is not consumed");
@@ -117,6 +117,7 @@ fn the_pause_of_a_step_is_a_timer_with_the_steps_name() {
         attempt: 1,
         took_ms: 3,
         retry_at: Some(Timestamp(2_000)),
+        input: None,
     };
     let view = script(vec![]).commit(vec![failed.into()]).view();
     let [pause] = &view.awaiting[..] else { panic!("{:?}", view.awaiting) };

@@ -41,7 +41,7 @@ fn input(index: u64, event: impl Into<Event>) -> Record {
 }
 
 fn completed(index: u64, call_id: u32) -> Record {
-    input(index, TaskCompleted { call_id: CallId::root(call_id), output: Payload::null(), attempts: 1 })
+    input(index, TaskCompleted { call_id: CallId::root(call_id), output: Payload::null(), attempts: 1, ran: None })
 }
 
 fn entry(index: u64) -> Record {

@@ -112,6 +112,10 @@ impl Digest {
         Digest(sha2::Sha256::digest(secret.as_bytes()).into())
     }
 
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Compares in constant time (G1).
     pub fn equals(&self, other: &Digest) -> bool {
         let difference = self.0.iter().zip(&other.0).fold(0, |difference, (a, b)| difference | (a ^ b));

@@ -64,7 +64,7 @@ pub(crate) fn no_limit(request: &Request) -> Result<(), RequestError> {
 }
 
 /// Fails if the run has no such generation: an error in the header, not a missing run.
-async fn expect_generation(runtime: &Runtime, key: &RunKey, at: LogPosition) -> Result<(), Problem> {
+pub(super) async fn expect_generation(runtime: &Runtime, key: &RunKey, at: LogPosition) -> Result<(), Problem> {
     if at.generation <= runtime.read_head(key).await?.generation {
         return Ok(());
     }

@@ -6,22 +6,29 @@ use onward_core::{AttributeMatch, ErrorCode, Name, NameError, RunId, RunKey, Sta
 use onward_runtime::Runtime;
 
 use crate::handlers::prelude::*;
-use crate::http::documents::{DeletedRuns, Partly, Run, Runs, Spend, View};
+use crate::http::documents::{BlockedView, DeletedRuns, Partly, Run, Runs, Spend};
 
 /// Handles `GET /v1/runs/{id}`.
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = runtime.read_run(&key).await?;
     let blocked_on = blocked_on(runtime, &key).await?;
-    Ok(json(StatusCode::OK, &View::from(&view).with(&blocked_on)))
+    let mut active = None;
+    if request.query.flag("active")? {
+        let read = request.execute::<verb::ReadActive>(key.into()).await.map(|reply| reply.active);
+        active = Some(read.or_else(|problem| if_deleted(problem, Vec::new()))?);
+    }
+    Ok(json(StatusCode::OK, &BlockedView::new(&view, &blocked_on, active.as_deref())))
 }
 
 /// Returns what a run and its tasks are blocked on; nothing if the run was deleted meanwhile.
 pub(crate) async fn blocked_on(runtime: &Runtime, key: &RunKey) -> Result<Vec<Blocker>, Problem> {
-    match runtime.blocked_on(key).await {
-        Err(error) if error.code() == ErrorCode::RunNotFound => Ok(Vec::new()), // deleted meanwhile
-        found => Ok(found?),
-    }
+    runtime.blocked_on(key).await.map_err(Problem::from).or_else(|problem| if_deleted(problem, Vec::new()))
+}
+
+/// Returns a value instead of the error that the run was deleted meanwhile.
+fn if_deleted<T>(problem: Problem, value: T) -> Result<T, Problem> {
+    if problem.code == ErrorCode::RunNotFound.as_str() { Ok(value) } else { Err(problem) }
 }
 
 /// Handles `GET /v1/runs`.

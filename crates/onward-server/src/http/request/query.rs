@@ -46,12 +46,26 @@ impl Query {
         self.get(name).map(parse).transpose()
     }
 
+    /// Returns whether a parameter is `true`; it is `false` by default.
+    pub fn flag(&self, name: &str) -> Result<bool, RequestError> {
+        match self.get(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(invalid(&format!("`{name}` must be `true` or `false`"))),
+        }
+    }
+
     /// Returns the page size, between 1 and [`LIMIT_MAX`].
     pub fn limit(&self) -> Result<usize, RequestError> {
-        match self.number("limit")? {
-            None => Ok(PAGE_DEFAULT),
-            Some(limit) if (1..=LIMIT_MAX).contains(&limit) => Ok(limit),
-            Some(_) => Err(invalid(&format!("`limit` must be from 1 to {LIMIT_MAX}"))),
+        self.within("limit", PAGE_DEFAULT, LIMIT_MAX)
+    }
+
+    /// Returns a number between 1 and `max`.
+    pub fn within(&self, name: &str, default: usize, max: usize) -> Result<usize, RequestError> {
+        match self.number(name)? {
+            None => Ok(default),
+            Some(number) if (1..=max).contains(&number) => Ok(number),
+            Some(_) => Err(invalid(&format!("`{name}` must be from 1 to {max}"))),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_core::api::{BulkVerb, PutAttachmentReply, VersionsReply, WorkersReply};
+use onward_core::api::{ActivityReply, BulkVerb, CountsReply, PutAttachmentReply, Timeline, VersionsReply, WorkersReply};
 use onward_core::log::codec::Field;
 use onward_core::log::schema::Schema;
 use onward_core::{ErrorCode, Event};
@@ -15,6 +15,7 @@ use onward_wire::worker::{ServerFrames, WorkerFrames};
 use serde_json::{Map, Value, json};
 
 use super::shape::{Shape, ShapeFn};
+use crate::auth::session;
 use crate::handlers::{approvals, bulk, claims, entries, external, kinds, operations, runs, servers, tasks, transfer};
 use crate::http::documents::{Approvals, DeletedRuns, Entries, EntryAnswer, OpenTasks, Partly, Receipt, Runs};
 use crate::http::routes::{Parameter, ROUTES, ResponseShape, Route};
@@ -30,6 +31,7 @@ const BODIES: &[&[ShapeFn]] = &[
     external::BODIES,
     runs::act::BODIES,
     runs::start::BODIES,
+    session::BODIES,
     tasks::BODIES,
 ];
 
@@ -43,9 +45,11 @@ const DOCUMENTS: &[&[ShapeFn]] = &[
     external::DOCUMENTS,
     kinds::DOCUMENTS,
     operations::DOCUMENTS,
+    runs::live::DOCUMENTS,
     runs::start::DOCUMENTS,
     runs::stream::DOCUMENTS,
     servers::DOCUMENTS,
+    session::DOCUMENTS,
     tasks::DOCUMENTS,
     transfer::DOCUMENTS,
     &[Partly::<Approvals>::shape, Partly::<DeletedRuns>::shape, Partly::<OpenTasks>::shape, Partly::<Runs>::shape],
@@ -59,7 +63,11 @@ const API_KEY: &str = "ApiKey";
 
 /// Groups of operations: name, description, and the first words of their paths.
 const TAGS: &[(&str, &str, &[&str])] = &[
-    ("runs", "Start, signal, read and operate runs", &["runs", "bulk", "export", "import", "versions", "deleted", "spend"]),
+    (
+        "runs",
+        "Start, signal, read and operate runs",
+        &["runs", "bulk", "export", "import", "versions", "deleted", "spend", "counts", "activity", "live"],
+    ),
     ("agents", "Turns and attachments of agents", &["agents", "attachments"]),
     ("approvals", "Approvals and promises that runs wait for", &["approvals", "promises"]),
     ("tasks", "Standalone tasks, and the queues of all tasks", &["tasks", "queues", "rate-limits"]),
@@ -69,8 +77,8 @@ const TAGS: &[(&str, &str, &[&str])] = &[
     ("webhooks", "Signed requests of other services", &["webhooks"]),
     (
         "server",
-        "Health, metrics and this document",
-        &["servers", "namespace", "", "healthz", "readyz", "metrics", "openapi.json"],
+        "Health, metrics, the console and this document",
+        &["servers", "namespace", "session", "", "console", "healthz", "readyz", "metrics", "openapi.json"],
     ),
 ];
 
@@ -187,7 +195,8 @@ fn body_schemas() -> BTreeMap<String, Value> {
 /// Returns the schemas of documents, of replies of verbs and of events.
 fn document_schemas() -> BTreeMap<String, Value> {
     let mut schema = Schema::default();
-    for add in [Event::proto, PutAttachmentReply::proto, VersionsReply::proto, WorkersReply::proto] {
+    let replies = [ActivityReply::proto, CountsReply::proto, PutAttachmentReply::proto, Timeline::proto, VersionsReply::proto];
+    for add in replies.into_iter().chain([Event::proto, WorkersReply::proto]) {
         add(&mut schema);
     }
     for add in DOCUMENTS.iter().copied().flatten() {
@@ -263,6 +272,9 @@ fn parameters(route: &Route) -> Vec<Value> {
         let schema = reference(if is_call { "CallId" } else { "Name" });
         parameters.push(json!({"name": "id", "in": "path", "required": true, "schema": schema}));
     }
+    if route.path.contains("{index}") {
+        parameters.push(json!({"name": "index", "in": "path", "required": true, "schema": reference("Index")}));
+    }
     if route.path.starts_with("/v1/") {
         parameters.push(json!({"$ref": "#/components/parameters/Namespace"}));
     }
@@ -301,7 +313,7 @@ fn responses(route: &Route) -> Value {
 
 /// Returns links from a started run to the operations on it.
 fn links_to_a_run() -> Value {
-    let about = ROUTES.iter().filter(|route| route.path.starts_with("/v1/runs/{id}"));
+    let about = ROUTES.iter().filter(|route| route.path.starts_with("/v1/runs/{id}") && !route.path.contains("{index}"));
     let link = |route: &Route| json!({"operationId": route.id, "parameters": {"id": "$response.body#/id"}});
     about.map(|route| (route.id.to_owned(), link(route))).collect::<Map<_, _>>().into()
 }

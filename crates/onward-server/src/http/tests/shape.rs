@@ -6,12 +6,14 @@ use onward_core::api::{Appended, AppendedEntry, BlockReason, BulkDone, BulkVerb,
 use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::ledger::{SpendBy, SpendRow};
+use onward_core::live::{ActiveType, Audience};
 use onward_core::log::codec::Field;
 use onward_core::log::schema::{FieldLine, Proto, Schema, has_serde, json_object, nullable};
 use onward_core::spend::SpendTotals;
 use onward_core::task::TaskCount;
 use onward_core::view::{Awaited, ForkedFrom, RunCounts, Undelivered};
 use onward_core::{Event, Failure, Hash, Index, Name, Namespace, Payload, RunId, Status, Timestamp, WorkerId};
+use onward_runtime::RunChange;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -116,8 +118,8 @@ macro_rules! of_core {
 }
 
 of_core! {
-    bool, i32, u32, u64, usize, String, Appended, AppendedEntry, Awaited, BlockReason, Budget, BulkDone, BulkVerb, EntryPage, Event,
-    Failure, ForkedFrom, Hash, Index, Namespace, ParentLink, Payload, RefusedRun, RunCounts, RunPaused, SpendBy, SpendRow,
+    ActiveType, bool, i32, u32, u64, usize, String, Appended, Audience, AppendedEntry, Awaited, BlockReason, Budget, BulkDone, BulkVerb, EntryPage, Event,
+    Failure, ForkedFrom, Hash, Index, Namespace, ParentLink, Payload, RefusedRun, RunChange, RunCounts, RunPaused, SpendBy, SpendRow,
     SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
 }
 
@@ -141,7 +143,7 @@ pub(crate) mod types {
     pub(crate) use onward_core::{Name, Status};
 
     named! {
-        Attributes, BatchLimit, CallId, EntryCursor, EventsToAppend, LongText, NamespaceName, NotClaimedReason, ServerFrame,
+        Attributes, BatchLimit, CallId, Document, EntryCursor, EventsToAppend, LongText, NamespaceName, NotClaimedReason, ServerFrame,
         StreamFrame, StreamOffset, TaskKind
     }
 }

@@ -90,9 +90,16 @@ impl Session {
                     drop(question.answer.send(answer)); // the caller may be gone
                 }
             }
-            WorkerFrame::Emit(wire::Emit { run, name, value }) => {
+            WorkerFrame::Emit(wire::Emit { run, name, value, audience, meta }) => {
                 if self.lock().runs.contains_key(&run) {
-                    WorkerConnection::emit(&self.local, &run, Emitted { name, value }); // Q2
+                    WorkerConnection::emit(&self.local, &run, Emitted { name, value, audience, meta }); // Q2
+                }
+            }
+            WorkerFrame::Steps(report) => {
+                if !self.runtime().is_watched(&report.run) {
+                    self.watch(&report.run, false); // its readers are gone
+                } else if self.lock().runs.contains_key(&report.run) {
+                    self.local.report_steps(report); // Q2
                 }
             }
             // The stream decides which attempt of a task is shown.
@@ -212,6 +219,7 @@ fn about(frame: &WorkerFrame) -> Option<(&RunKey, Option<u64>)> {
         WorkerFrame::ReadLog(frame) => Some((&frame.run, Some(frame.request))),
         WorkerFrame::Report(frame) => Some((&frame.task.run, Some(frame.request))),
         WorkerFrame::Emit(frame) => Some((&frame.run, None)),
+        WorkerFrame::Steps(report) => Some((&report.run, None)),
         WorkerFrame::TaskFrames(task_frames) => Some((&task_frames.task.run, None)),
         WorkerFrame::Hello(_)
         | WorkerFrame::Heartbeat(_)

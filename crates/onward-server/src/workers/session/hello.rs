@@ -58,7 +58,7 @@ impl Session {
         // Frames for an earlier connection may or may not have arrived; the hello shows it. Questions that were sent to it are
         // sent again.
         state.cut_off();
-        (state.served, state.counted) = (Some(number), hello.connection);
+        (state.served, state.counted, state.reports_steps) = (Some(number), hello.connection, hello.reports_steps);
         self.local.set_present(true);
         state.enqueue(ServerFrame::Welcome(self.welcome()));
         let received = hello.received.as_ref();
@@ -94,6 +94,9 @@ impl Session {
             }
         }
         for held in compared.both {
+            if self.runtime().is_watched(&held.run) {
+                self.watch(&held.run, true);
+            }
             self.catch_up(held).await;
         }
         for (run, epoch) in compared.undelivered_runs {

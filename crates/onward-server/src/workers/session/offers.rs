@@ -164,6 +164,10 @@ impl Inbox for RemoteInbox {
         }
     }
 
+    fn watch(&self, on: bool) -> bool {
+        self.session.upgrade().is_some_and(|session| session.watch(&self.run, on))
+    }
+
     fn ask(&self, question: Question) -> Result<(), Question> {
         match self.session.upgrade() {
             Some(session) => session.ask(question),

@@ -107,6 +107,8 @@ pub(super) struct HeldRun {
     /// The first event that was not sent to the worker.
     pub next: Index,
     pub sink: RecordSink,
+    /// Readers of the run exist.
+    pub is_watched: bool,
 }
 
 pub(super) enum RecordSink {
@@ -196,6 +198,7 @@ impl Shared {
             task_schemas: self.task_schemas.clone(),
             task_limits: self.profile.task_limits.iter().map(limit).collect(),
             received: state.received.clone(),
+            reports_steps: true,
         }
     }
 

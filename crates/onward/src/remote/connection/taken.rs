@@ -26,6 +26,7 @@ impl Shared {
             ServerFrame::Task(offer) => self.take_task(offer),
             ServerFrame::TaskOver(over) => self.end_task(over.task, over.claim),
             ServerFrame::Question(question) => self.take_question(question),
+            ServerFrame::Watch(wire::Watch { run, on }) => self.take_watch(&run, on),
             ServerFrame::Reply(reply) => {
                 if let Some(request) = self.take_reply(reply.request) {
                     drop(request.answer.send(reply.outcome)); // the caller may have gone
@@ -49,7 +50,13 @@ impl Shared {
         let wire::Run { head, log } = run;
         let records = log.map(|log| log.records);
         let next = records.as_ref().and_then(|records| records.last()).map_or(Index(1), Record::next_index);
-        let held = HeldRun { generation: head.generation, epoch: head.epoch, next, sink: RecordSink::Buffer(Vec::new()) };
+        let held = HeldRun {
+            generation: head.generation,
+            epoch: head.epoch,
+            next,
+            sink: RecordSink::Buffer(Vec::new()),
+            is_watched: false,
+        };
         let mut state = self.lock();
         let before = state.held.insert(head.key.clone(), held);
         let claimed = ClaimedRun { head, records };
@@ -93,6 +100,19 @@ impl Shared {
             }
         };
         inbox.push(record);
+    }
+
+    fn take_watch(&self, run: &RunKey, on: bool) {
+        let inbox = self.lock().held.get_mut(run).and_then(|held| {
+            held.is_watched = on;
+            match &held.sink {
+                RecordSink::Inbox(inbox) => Some(inbox.clone()),
+                RecordSink::Buffer(_) => None, // passed on when the inbox is opened
+            }
+        });
+        if let Some(inbox) = inbox {
+            inbox.watch(on);
+        }
     }
 
     fn lose(&self, run: &RunKey, epoch: Epoch) {

@@ -12,7 +12,7 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
-    OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started, Store, StoreFuture, TaskQuery,
+    OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started, Store, StoreFuture, TaskQuery,
     VersionCount, WaitQuery,
 };
 use tokio::sync::watch;
@@ -254,6 +254,7 @@ impl Store for DyingStore {
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
+        count_open() -> OpenCounts;
         spend(query: SpendQuery) -> Vec<SpendRow>;
         list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;
         read_since(known: Vec<KnownRun>) -> Vec<RunUpdate>;

@@ -12,7 +12,7 @@ impl Outside {
         let failure = Failure::fatal("out of luck");
         let event: Event = match owed {
             Owed::Child => ChildFailed { call_id, failure, child: None, spent: None }.into(),
-            _ => TaskFailed { call_id, failure, attempts: 1 }.into(),
+            _ => TaskFailed { call_id, failure, attempts: 1, ran: None }.into(),
         };
         world.input(event).unwrap();
     }

@@ -57,7 +57,7 @@ fn task_call_ids(world: &World) -> Vec<CallId> {
 }
 
 fn complete(world: &mut World, call_id: CallId, text: &str) {
-    input(world, TaskCompleted { call_id, output: json(text), attempts: 1 });
+    input(world, TaskCompleted { call_id, output: json(text), attempts: 1, ran: None });
 }
 
 /// Records an agent that is brief, pays, and crashes; the next process is polite and finds the payment.
@@ -127,7 +127,7 @@ pub fn tasks() -> Log {
     run_until_idle(&mut world);
     let call_ids = task_call_ids(&world);
     let failure = Failure::new("no_paper", "out of paper");
-    input(&mut world, TaskFailed { call_id: call_ids[1].clone(), failure, attempts: 4 });
+    input(&mut world, TaskFailed { call_id: call_ids[1].clone(), failure, attempts: 4, ran: None });
     complete(&mut world, call_ids[0].clone(), "5");
     finished(world)
 }
@@ -143,7 +143,7 @@ pub fn spending() -> Log {
         input(&mut world, attempted);
     }
     let failure = Failure::new("no_paper", "out of paper");
-    input(&mut world, TaskFailed { call_id: call_ids[1].clone(), failure, attempts: 4 });
+    input(&mut world, TaskFailed { call_id: call_ids[1].clone(), failure, attempts: 4, ran: None });
     let tokens = Tokens { input: 1_000, cached_read: 500, cached_write: 7, output: 300, reasoning: 100 };
     let known = Spend::on("small").by("acme").tokens(tokens).cost(PicoDollars(810_000_000));
     let began_at = world.now();
@@ -412,7 +412,7 @@ pub fn retried() -> Log {
     let task = task_call_ids(&world)[0].clone();
     let child =
         call_ids(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None })[0].clone();
-    input(&mut world, TaskFailed { call_id: task.clone(), failure: Failure::fatal("no paper"), attempts: 1 });
+    input(&mut world, TaskFailed { call_id: task.clone(), failure: Failure::fatal("no paper"), attempts: 1, ran: None });
     world.retry().expect("a failed run can be retried");
     run_until_idle(&mut world);
     let by = ParentLink {

@@ -1,0 +1,6 @@
+/** Owns which pages the console has. A new page needs one line here. */
+import "./runs/index";
+import "./run/index";
+import "./approvals/index";
+import "./operations/index";
+import "./login/index";
