@@ -1,8 +1,9 @@
 // Bundles the console into crates/onward-server/console/, which the server embeds.
-// The output depends on the sources and the locked tools alone, so a rebuild is byte-identical.
+// The output depends on the sources and the locked tools alone, so a rebuild is byte-identical. Files that are up to date are not
+// written: the server would be compiled again.
 import { build } from "esbuild";
-import { copyFile, mkdir, readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
@@ -11,10 +12,11 @@ const here = dirname(fileURLToPath(import.meta.url));
 const out = process.argv[2] ?? join(here, "../crates/onward-server/console");
 
 await mkdir(out, { recursive: true });
-await build({
+const { outputFiles } = await build({
   absWorkingDir: here,
   entryPoints: { app: "src/main.tsx" },
   outdir: out,
+  write: false,
   bundle: true,
   minify: true,
   format: "esm",
@@ -25,13 +27,14 @@ await build({
   charset: "utf8",
   logLevel: "warning",
 });
-for (const name of ["index.html", "icon.svg"]) {
-  await copyFile(join(here, "src", name), join(out, name));
-}
+const copied = ["index.html", "icon.svg"].map(async (name) => [name, await readFile(join(here, "src", name))]);
+const files = [...outputFiles.map(({ path, contents }) => [basename(path), Buffer.from(contents)]), ...(await Promise.all(copied))];
 
 let total = 0;
-for (const name of ["index.html", "app.js", "app.css", "icon.svg"]) {
-  const bytes = await readFile(join(out, name));
+for (const [name, bytes] of files) {
+  const path = join(out, name);
+  const current = await readFile(path).catch(() => undefined);
+  if (!current?.equals(bytes)) await writeFile(path, bytes);
   const gzipped = gzipSync(bytes, { level: 9 }).length;
   total += gzipped;
   console.log(`${name.padEnd(12)} ${kib(bytes.length)} ${kib(gzipped)} gzipped`);

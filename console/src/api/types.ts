@@ -2524,14 +2524,8 @@ export interface components {
             input: components["schemas"]["Payload"] | null;
             name: string;
         };
-        /** @description Server-sent event of a live view. `event`: a LoggedEvent, with `id`. `end`: a RunResult. `error`: a Problem. Comments keep the connection alive */
-        LiveStream: {
-            data: string;
-            /** @enum {string} */
-            event: "snapshot" | "event" | "step_started" | "step_attempt_failed" | "state_changed" | "task_started" | "task_progress" | "emitted" | "blocked" | "end" | "dropped" | "error";
-            /** @description `GENERATION:INDEX` of an event of the log */
-            id?: string;
-        };
+        /** @description Server-sent events of a live view, each as in `contentSchema`. `event`: a LoggedEvent, with `id`. `end`: a RunResult. `error`: a Problem. Comments keep the connection alive */
+        LiveStream: string;
         LiveTaskProgress: {
             /** Format: date-time */
             at: string;
@@ -3190,12 +3184,8 @@ export interface components {
              */
             type: "run_failed";
         };
-        /** @description Server-sent event of the feed. `hello` is the first one. `reset`: changes were lost, list the runs again. `error`: a Problem. Comments keep the connection alive */
-        RunFeed: {
-            data: string;
-            /** @enum {string} */
-            event: "hello" | "run" | "reset" | "error";
-        };
+        /** @description Server-sent events of the feed, each as in `contentSchema`. `hello` is the first one. `reset`: changes were lost, list the runs again. `error`: a Problem. Comments keep the connection alive */
+        RunFeed: string;
         RunFilter: {
             attributes?: components["schemas"]["Attributes"];
             /** Format: date-time */
