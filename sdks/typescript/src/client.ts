@@ -3,7 +3,7 @@
 import { attributeArgument, optionalMs, type AttributeValue, type Budget, type Duration } from "./options.js";
 import { Ctx, taskArguments, type TaskOptions } from "./ctx.js";
 import type { Entry, EntryPage, LiveFrame, LogRecord, Receipt, RunStatus, RunView, TaskView } from "./documents.js";
-import { OnwardError, WorkflowMisuse, failureText } from "./errors.js";
+import { OnwardError, WorkflowMisuse, failureText, type ErrorDocument } from "./errors.js";
 import { inCode } from "./guard.js";
 import { Host, type Code } from "./host.js";
 import type { TaskCtx } from "./jobs.js";
@@ -200,12 +200,15 @@ export class Onward implements AsyncDisposable {
     return this.#host.stats();
   }
 
-  #request<T>(verb: string, args: object, what: string, name: string): Promise<T> {
+  async #request<T>(verb: string, args: object, what: string, name: string): Promise<T> {
     if (inCode()) throw inWorkflow(verb);
     const text = encodeArguments(args, what, name);
-    return new Promise<T>((succeed, fail) => {
-      this.#host.request(verb, text, { succeed: succeed as (value: unknown) => void, fail });
+    const [ok, value] = await new Promise<[boolean, unknown]>((replied) => {
+      this.#host.request(verb, text, { reply: (ok, value) => replied([ok, value]) });
     });
+    // Made here, its stack names those who wait.
+    if (!ok) throw OnwardError.of(value as ErrorDocument);
+    return value as T;
   }
 }
 
@@ -398,8 +401,7 @@ class Items<T> implements AsyncIterableIterator<T> {
     this.#host = host;
     this.#request = host.request(verb, args, {
       item: (value) => this.#item(value as T),
-      succeed: () => this.#finish({}),
-      fail: (error) => this.#finish({ error }),
+      reply: (ok, value) => this.#finish(ok ? {} : { error: OnwardError.of(value as ErrorDocument) }),
     });
   }
 

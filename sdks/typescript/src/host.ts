@@ -50,8 +50,8 @@ export interface Code {
 /** What waits for the reply of a request. */
 export interface Requester {
   item?(value: unknown): void;
-  succeed(value: unknown): void;
-  fail(error: Error): void;
+  /** Takes the value, or the document of an error. */
+  reply(ok: boolean, value: unknown): void;
 }
 
 // The guard replaces the global while workflow code runs.
@@ -240,14 +240,13 @@ export class Host {
   #reply(request: number, ok: 0 | 1, value: unknown): void {
     const requester = this.#requests.get(request);
     this.#requests.delete(request);
-    if (ok === 1) requester?.succeed(value);
-    else requester?.fail(OnwardError.of(value as ErrorDocument));
+    requester?.reply(ok === 1, value);
   }
 
   /** Drops the bridge. What still waits fails. */
   #end(): void {
-    const ended = new OnwardError("shut_down", "this Onward was closed", "start another one", 503);
-    for (const requester of this.#requests.values()) requester.fail(ended);
+    const ended: ErrorDocument = { code: "shut_down", message: "this Onward was closed", hint: "start another one", status: 503 };
+    for (const requester of this.#requests.values()) requester.reply(false, ended);
     this.#requests.clear();
     this.#runs.clear();
     this.#native.close();

@@ -46,8 +46,8 @@ test("keys: each may do what its scope permits", async () => {
   const run = await starter.start(order, "tea");
   await run.signal("payment", 1);
   assert.equal(await reader.run(run.id).result(), "paid for tea 1 42");
-  await assert.rejects(reader.start(order, "tea"), { name: "OnwardError", code: "scope_missing" });
-  await assert.rejects(worker.start(order, "tea"), { name: "OnwardError", code: "scope_missing" });
+  await assert.rejects(reader.start(order, "tea"), { name: "OnwardError", code: "not_allowed" });
+  await assert.rejects(worker.start(order, "tea"), { name: "OnwardError", code: "not_allowed" });
   await assert.rejects(async () => {
     await using nothing = await Onward.connect(url, { key: "onward_wrong" });
     await nothing.start(order, "tea");
