@@ -1,11 +1,12 @@
 /** Starting runs and reading, signaling and ending them. */
 
+import { AgentCtx, agentArguments, toolArguments, type Agent, type Tool } from "./agent.js";
 import { attributeArgument, optionalMs, type AttributeValue, type Budget, type Duration } from "./options.js";
 import { Ctx, taskArguments, type TaskOptions } from "./ctx.js";
 import type { Entry, EntryPage, LiveFrame, LogRecord, Receipt, RunStatus, RunView, TaskView } from "./documents.js";
 import { OnwardError, WorkflowMisuse, failureText, type ErrorDocument } from "./errors.js";
 import { inCode } from "./guard.js";
-import { Host, type Code } from "./host.js";
+import { Host, toolKey, type Code } from "./host.js";
 import type { TaskCtx } from "./jobs.js";
 import { encodeArguments } from "./json.js";
 import { nameOf, type Input, type SignalName, type Task, type TaskName, type Workflow, type WorkflowName } from "./names.js";
@@ -21,6 +22,10 @@ export type AnyTask = Task<any, any>;
 export interface WorkerOptions {
   workflows?: readonly AnyWorkflow[];
   tasks?: readonly AnyTask[];
+  /** Ready-made agents. */
+  agents?: readonly Agent[];
+  /** Tools that the code of agents calls with `ctx.tool(..)`. */
+  tools?: readonly Tool[];
   /** The namespace; `default` by default, or that of the key. */
   namespace?: string;
   /** Queues of tasks that this process works on; the default queue if there are none. */
@@ -39,8 +44,10 @@ export interface WorkerOptions {
   shutdownTimeout?: Duration;
   /** Replays runs beside their execution, to find code that is not deterministic. */
   checkReplay?: "off" | "doubling" | "every";
-  /** Models: the operator's table as TOML text, or by name. */
-  models?: string | Record<string, unknown>;
+  /** Models and their providers, as in the tables `models` and `providers` of the settings file. */
+  models?: { providers?: Record<string, Record<string, unknown>>; models?: Record<string, Record<string, unknown>> };
+  /** Keys of providers, by the name in `key_env`; those of the environment by default. */
+  modelKeys?: Record<string, string>;
 }
 
 /** Options of a connection to a server. */
@@ -457,8 +464,9 @@ function forkArguments({ dropSignals, restartChildren, includeOutcomeUnknown, ..
 
 /** @internal Returns the settings of the bridge. */
 export function settingsOf(store: string, options: ConnectOptions): { shutdown_timeout_ms: number | undefined; [name: string]: unknown } {
-  const kinds = (options.workflows ?? []).map(({ kind, options }) => ({
+  const kinds = (options.workflows ?? []).map(({ kind, options, isAgent }) => ({
     kind,
+    agent: isAgent,
     version: options.version,
     previous: options.previous,
     record_inputs: options.recordInputs,
@@ -479,7 +487,10 @@ export function settingsOf(store: string, options: ConnectOptions): { shutdown_t
     root_certificate: options.rootCertificate,
     kinds,
     tasks,
+    tools: options.tools?.map(toolArguments),
+    agents: options.agents?.map(agentArguments),
     models: options.models,
+    model_keys: options.modelKeys,
     queues: options.queues,
     on_demand: options.onDemand,
     threads: options.threads,
@@ -499,7 +510,11 @@ export function codeOf(options: WorkerOptions): Code {
   type Execute = (input: unknown, task: TaskCtx) => unknown;
   const workflows = new Map<string, Run>((options.workflows ?? []).map(({ kind, code }) => [kind, code as Run]));
   const tasks = new Map<string, Execute>((options.tasks ?? []).map(({ kind, code }) => [kind, code as Execute]));
-  return { workflows, tasks, context: (run) => new Ctx(run) };
+  for (const { name, code } of options.tools ?? []) tasks.set(toolKey("", name), code);
+  for (const { kind, options: { tools = [] } } of options.agents ?? []) {
+    for (const { name, code } of tools) tasks.set(toolKey(kind, name), code);
+  }
+  return { workflows, tasks, context: (run) => (run.info.is_agent ? new AgentCtx(run) : new Ctx(run)) };
 }
 
 /** Any other text is the name of a directory. */

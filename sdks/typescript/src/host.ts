@@ -42,9 +42,16 @@ type Attempt =
 
 /** The code that a host can run. */
 export interface Code {
+  /** By kind. */
   workflows: ReadonlyMap<string, (ctx: Ctx, input: unknown) => unknown>;
+  /** By kind, and tools by {@link toolKey}. */
   tasks: ReadonlyMap<string, (input: unknown, task: TaskCtx) => unknown>;
   context(run: Run): Ctx;
+}
+
+/** Returns the key of a tool among the tasks; the agent is empty for the tools of all code. */
+export function toolKey(agent: string, tool: string): string {
+  return `${agent}\0${tool}`;
 }
 
 /** What waits for the reply of a request. */
@@ -204,7 +211,7 @@ export class Host {
       case 3:
         return this.#attempt(work);
       case 4:
-        return this.#jobs.startTask(work[1], work[2], this.#code.tasks.get(work[2]), work[3], work[4]);
+        return this.#task(work[1], work[2], work[3], work[4]);
       case 5:
         return this.#jobs.cancel(work[1]);
       case 6:
@@ -224,6 +231,12 @@ export class Host {
     const run = this.#runs.get(number);
     const step = (isUndo === 1 ? run?.undos : run?.steps)?.get(call);
     this.#jobs.startAttempt(job, step, name, attempt, key, trace);
+  }
+
+  #task(job: number, kind: string, input: unknown, info: TaskInfo): void {
+    const agent = info.agent ?? undefined;
+    const code = this.#code.tasks.get(agent === undefined ? kind : toolKey(agent, kind));
+    this.#jobs.startTask(job, kind, code, input, info);
   }
 
   #answerQuery(query: number, number: number, name: string, input: unknown): void {

@@ -7,6 +7,8 @@
  * @packageDocumentation
  */
 
+export { Agent, AgentCtx, ModelReply, agent, tool } from "./agent.js";
+export type { AgentOptions, AgentOutcome, Block, ModelOptions, StandardSchema, Tool, ToolCall, ToolOptions, ToolOutcome, Turn } from "./agent.js";
 export { Onward, RunHandle, TaskHandle } from "./client.js";
 export type {
   AnyTask,

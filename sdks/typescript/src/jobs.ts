@@ -178,7 +178,8 @@ export interface TaskInfo {
   attempt: number;
   idempotency_key: string;
   trace: string | null;
-  tool?: string;
+  /** The agent whose tool it is; empty for a tool of all code, null for a plain task. */
+  agent?: string | null;
 }
 
 /** Returns a failure after which there is no further attempt. */

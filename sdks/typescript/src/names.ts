@@ -28,13 +28,16 @@ export interface TaskKindOptions {
 export type WorkflowFunction<I, O> = (ctx: Ctx, input: I) => O | PromiseLike<O>;
 export type TaskFunction<I, O> = (input: I, task: TaskCtx) => O | PromiseLike<O>;
 
-declare const types: unique symbol;
+/** Names the types of a definition; no value has it. */
+export declare const types: unique symbol;
 
 /** A workflow: its kind and its code. */
 export interface Workflow<I, O> {
   readonly kind: string;
   readonly options: WorkflowOptions;
   readonly code: WorkflowFunction<I, O>;
+  /** Its code may depend on values that are not recorded: see `agent`. */
+  readonly isAgent?: boolean;
   readonly [types]?: (input: I) => O;
 }
 
