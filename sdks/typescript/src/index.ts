@@ -30,6 +30,7 @@ export type {
   Effect,
   Identified,
   Named,
+  Selected,
   StepOptions,
   TaskOptions,
 } from "./ctx.js";
