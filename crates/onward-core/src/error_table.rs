@@ -283,6 +283,10 @@ error_table! {
         => "use 1 to 255 bytes of UTF-8 without control characters";
     TextTooLong "text_too_long" 400 Fail "A reason, feedback or pause message is too long"
         => "keep long texts elsewhere and pass a reference";
+    ContextMisused "context_misused" 409 Fail "Code in another language used the context of a workflow outside of its run's code"
+        => "use it only in the workflow's own code, not in a step, a task, a query, another thread, or after the end";
+    ProcessForked "process_forked" 409 Fail "The process was forked after Onward was started in its parent"
+        => "start Onward after the fork, in each process that uses it; with multiprocessing, use the start method `spawn`";
     ValueInvalid "value_invalid" 400 Fail "A value cannot be converted to JSON, or JSON to the expected type"
         => "use a value that both sides read and write as JSON with serde; floats must be finite, and `Some(None)` and `Some(())` are not allowed";
     PayloadInvalid "payload_invalid" 400 Fail "The payload is not JSON"

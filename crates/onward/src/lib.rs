@@ -17,6 +17,7 @@ mod names;
 mod registry;
 #[cfg(feature = "remote")]
 mod remote;
+pub mod shell;
 pub mod task;
 pub mod testing;
 #[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "spans are exported only with the feature `remote`"))]

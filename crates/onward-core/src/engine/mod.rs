@@ -705,6 +705,11 @@ impl Engine {
         self.fault.take()
     }
 
+    /// Returns true if there is a fault that [`Engine::take_fault`] would return.
+    pub fn has_fault(&self) -> bool {
+        self.fault.is_some()
+    }
+
     pub fn has_running_steps(&self) -> bool {
         self.running_steps > 0
     }

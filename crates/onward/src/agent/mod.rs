@@ -63,7 +63,7 @@ pub use onward_core::task::EffectClass;
 pub use onward_llm::{
     ApiFormat, Attachment, Block, Delta, Http, JsonText, Key, Limits as ModelLimits, Message, Model, ModelReply, ModelRetries,
     ModelSettings, ModelTable, Models, Provider, ProviderSettings, RetrySettings, Source, StopReason, TableError, ToolCall,
-    ToolChoice, Usage,
+    ToolChoice, ToolSchema, Usage,
 };
 #[cfg(feature = "mcp")]
 pub use onward_mcp::{McpServerSettings, ToolError, Transport as McpTransport};
@@ -86,6 +86,18 @@ pub struct EntryId(pub(crate) Hash);
 impl std::fmt::Display for EntryId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl From<Hash> for EntryId {
+    fn from(hash: Hash) -> EntryId {
+        EntryId(hash)
+    }
+}
+
+impl From<EntryId> for Hash {
+    fn from(id: EntryId) -> Hash {
+        id.0
     }
 }
 

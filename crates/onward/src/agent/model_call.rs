@@ -6,7 +6,7 @@
 use onward_core::event::EntryLocation;
 use onward_core::task::{MODEL_CALL, RetryPolicy};
 use onward_core::{Hash, Name};
-use onward_llm::{JsonText, ModelReply, ModelRequest, ToolChoice};
+use onward_llm::{JsonText, ModelReply, ModelRequest, ToolChoice, ToolSchema};
 use serde::{Deserialize, Serialize};
 
 use super::tools::Tools;
@@ -79,6 +79,12 @@ impl ModelCall {
     /// Adds tools that the model may call.
     pub fn tools(mut self, tools: &Tools) -> ModelCall {
         self.settings.request.tools.extend(tools.schemas());
+        self
+    }
+
+    /// Adds tools by their schemas, for tools that are not in a [`Tools`].
+    pub fn schemas(mut self, schemas: impl IntoIterator<Item = ToolSchema>) -> ModelCall {
+        self.settings.request.tools.extend(schemas);
         self
     }
 

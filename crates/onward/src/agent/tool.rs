@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::AgentCtx;
 use crate::Result;
+use crate::TaskCtx;
 use crate::registry::{TaskFunction, TaskHandler};
 
 /// Default timeout of an attempt.
@@ -125,6 +126,25 @@ impl Tool {
             })
         });
         Tool::made(schema::<F::Input>(name, description), Work::Task(handler))
+    }
+
+    /// Creates a tool like [`Tool::new`], with the JSON schema of its arguments, for functions whose types are not known here.
+    pub fn with_schema<F, Fut>(name: &str, description: &str, schema: JsonText, function: F) -> Tool
+    where
+        F: Fn(TaskCtx, Box<RawValue>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Box<RawValue>>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        let handler: TaskHandler = Arc::new(move |ctx, input| {
+            let function = function.clone();
+            Box::pin(async move {
+                let ToolTaskInput { arguments, result_bytes_max, .. } = input.read()?;
+                let value = function(ctx, arguments).await?;
+                Ok(Payload::json(&Output::of(&value, result_bytes_max)?)?)
+            })
+        });
+        let (name, description) = (name.to_owned(), description.to_owned());
+        Tool::made(ToolSchema { name, description, input: schema }, Work::Task(handler))
     }
 
     /// Creates a tool that is code of the agent. It receives the agent's context, and may request approvals, wait for signals or

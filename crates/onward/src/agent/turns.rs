@@ -50,21 +50,30 @@ impl AgentCtx {
         F: FnOnce(S) -> Fut,
         Fut: Future<Output = Result<Turn<S, O>>>,
     {
+        let state = self.begin_turn(&first).await?;
+        drop(first);
+        match turn(state.read()?).await? {
+            Turn::Done(output) => Ok(output),
+            Turn::Next(next) => self.end_turn(&next, None).await,
+            Turn::Await(next, signal) => self.end_turn(&next, Some(signal)).await,
+        }
+    }
+
+    /// Waits for the beginning of a turn and returns its state, for code that cannot pass a function to [`AgentCtx::turns`].
+    ///
+    /// # Errors
+    /// Fails if the state is too large.
+    pub async fn begin_turn(&self, first: &impl Serialize) -> Result<Payload> {
         if self.is_second_loop() {
             std::future::pending::<()>().await; // the run pauses
         }
-        let (state, awaits) = self.enter_turns(&first).await?;
-        drop(first);
+        let (state, awaits) = self.enter_turns(first).await?;
         let awaited = awaits.map(Pattern::Exactly);
         if let Some(pattern) = &awaited {
             self.wait_until_there(pattern.clone()).await?;
         }
         self.cell.call("turns").engine.take_in_entries(awaited.as_ref());
-        match turn(state.read()?).await? {
-            Turn::Done(output) => Ok(output),
-            Turn::Next(next) => self.close(&next, None).await,
-            Turn::Await(next, signal) => self.close(&next, Some(signal)).await,
-        }
+        Ok(state)
     }
 
     /// Closes the segment with `state`. Never returns: the function starts again from its beginning, where
@@ -76,7 +85,12 @@ impl AgentCtx {
         self.end_segment(state, None, None).await
     }
 
-    async fn close<T>(&self, state: &impl Serialize, awaits: Option<&str>) -> Result<T> {
+    /// Ends the turn that [`AgentCtx::begin_turn`] has begun: the next one begins at once, or when a signal of the name `awaits` is
+    /// available. Never returns.
+    ///
+    /// # Errors
+    /// Fails if the state is too large.
+    pub async fn end_turn<T>(&self, state: &impl Serialize, awaits: Option<&str>) -> Result<T> {
         let prelude = self.cell.lock().engine.checkpoint().and_then(|checkpoint| checkpoint.prelude);
         self.end_segment(state, prelude, awaits).await
     }

@@ -28,9 +28,10 @@ use crate::encryption::connection::EncryptedConnection;
 use crate::encryption::{Codec, EncryptionBoundary};
 use crate::host::code::WorkerShared;
 use crate::names::NameOf;
-use crate::registry::{CodeCtx, Latest, Registry, TaskFunction, erase_code, erase_task};
+use crate::registry::{CodeCtx, Latest, Registry, TaskFunction, erase_code, erase_task, foreign_code};
 #[cfg(feature = "remote")]
 use crate::remote::{Channel, RemoteClient, RemoteConnection, Trust, namespace_of, parse_key};
+use crate::shell::Shell;
 use crate::trace::Tracing;
 use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions};
 use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
@@ -211,6 +212,20 @@ impl Builder {
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
         self.latest = self.registry.workflow(name, erase_code(agent)).map(|name| Latest::Workflow(name, None));
+        self
+    }
+
+    /// Registers a workflow, or with `is_agent` an agent, in another language.
+    pub fn foreign(mut self, name: &str, is_agent: bool, shell: Arc<dyn Shell>) -> Builder {
+        self.latest = self.registry.workflow(name, foreign_code(shell, is_agent)).map(|name| Latest::Workflow(name, None));
+        self
+    }
+
+    /// Registers an earlier version like [`Builder::previous`], in another language.
+    pub fn previous_foreign(mut self, version: &str, is_agent: bool, shell: Arc<dyn Shell>) -> Builder {
+        let name = self.latest_workflow();
+        let version = self.registry.previous(name.as_ref(), version, foreign_code(shell, is_agent));
+        self.latest = name.map(|name| Latest::Workflow(name, version));
         self
     }
 

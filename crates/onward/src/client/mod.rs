@@ -33,9 +33,9 @@ use std::time::Duration;
 
 use onward_core::ancestry::behind_copy;
 use onward_core::api::{
-    ActivityQuery, ActivityReply, Appended, AskRequest, Blocker, BulkDone, BulkRequest, ChildrenQuery, CountQuery, CountsReply,
-    Decide, DecideRequest, DeletedQuery, DeletedRun, Emitted, Moment, MomentRequest, ReasonRequest, ResolveRequest,
-    ResumeRequest, RunList, RunQuery, Signal, StartRequest, Timeline, TimelineRequest, VersionCount, WaitQuery,
+    ActivityQuery, ActivityReply, Appended, AskRequest, Blocker, BulkDone, BulkRequest, Call, ChildrenQuery, CountQuery,
+    CountsReply, Decide, DecideRequest, DeletedQuery, DeletedRun, Emitted, Moment, MomentRequest, ReasonRequest, Reply,
+    ResolveRequest, ResumeRequest, RunList, RunQuery, Signal, StartRequest, Timeline, TimelineRequest, VersionCount, WaitQuery,
 };
 use onward_core::budget::Budget;
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -279,6 +279,15 @@ impl Onward {
         Ok(self.call(self.inner.client.list_deleted(query)).await?.runs)
     }
 
+    /// Executes a verb of the API, for operations that this type does not have.
+    pub async fn execute(&self, call: Call) -> Result<Reply, Error> {
+        self.call(self.inner.client.call(call)).await
+    }
+
+    pub fn namespace(&self) -> &Namespace {
+        &self.inner.namespace
+    }
+
     /// Returns the number of runs in this process's memory.
     pub fn hot_runs(&self) -> usize {
         self.inner.worker.hot_runs()
@@ -292,8 +301,14 @@ impl Onward {
     ///
     /// If no other clone and no run handle is left, the directory is closed when this returns and can be opened again.
     pub async fn shutdown(self) {
+        let timeout = self.inner.worker.options.shutdown_timeout;
+        self.shutdown_within(timeout).await;
+    }
+
+    /// Shuts down like [`Onward::shutdown`], and waits at most `timeout` for running steps and tasks.
+    pub async fn shutdown_within(self, timeout: Duration) {
         self.inner.loops.iter().for_each(JoinHandle::abort);
-        self.inner.worker.drain().await;
+        self.inner.worker.drain(timeout).await;
         self.inner.open.close(); // OP1
         if let Some(tracing) = &self.inner.worker.shared.tracing {
             tracing.flush(FLUSH_MAX).await;

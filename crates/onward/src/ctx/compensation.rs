@@ -5,7 +5,7 @@ use std::pin::Pin;
 use onward_core::task::RetryPolicy;
 use onward_core::{BoxError, Failure, Name};
 
-use super::{Ctx, name_or_misuse};
+use super::{Attempt, Ctx, name_or_misuse};
 use crate::Result;
 
 type UndoFuture = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
@@ -13,7 +13,7 @@ type UndoFuture = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 /// A registered compensation.
 pub(crate) struct Compensation {
     name: Name,
-    undo: Box<dyn Fn() -> UndoFuture + Send + Sync>,
+    undo: Box<dyn Fn(Attempt) -> UndoFuture + Send + Sync>,
 }
 
 /// Attempts of a compensation. If all fail, the run ends and its failure lists the compensation.
@@ -29,8 +29,18 @@ impl Ctx {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<BoxError> + 'static,
     {
-        let undo = Box::new(move || -> UndoFuture {
-            let future = undo.clone()();
+        self.on_failure_with(name, move |_| undo());
+    }
+
+    /// Registers a compensation like [`Ctx::on_failure`], with the attempt passed to `undo`.
+    pub fn on_failure_with<F, Fut, E>(&self, name: &str, undo: F)
+    where
+        F: FnOnce(Attempt) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError> + 'static,
+    {
+        let undo = Box::new(move |attempt| -> UndoFuture {
+            let future = undo.clone()(attempt);
             Box::pin(async move { future.await.map_err(Into::into) })
         });
         let name = name_or_misuse(&self.cell, "on_failure", name);
@@ -44,7 +54,7 @@ pub(crate) async fn compensate(ctx: &Ctx, mut failure: Failure) -> Failure {
     loop {
         let next = ctx.cell.lock().compensations.pop();
         let Some(Compensation { name, undo }) = next else { return failure };
-        if let Err(error) = ctx.step(name.as_str(), &undo).retry(RetryPolicy::attempts(ATTEMPTS)).await {
+        if let Err(error) = ctx.step_with(name.as_str(), &undo).retry(RetryPolicy::attempts(ATTEMPTS)).await {
             failure.causes.push(format!("`{name}` could not be undone: {error}"));
         }
     }

@@ -16,19 +16,31 @@ use onward_runtime::WorkerConnection;
 use onward_store::Clock;
 
 use crate::agent::conversation_cache::ConversationRead;
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, compensate, small};
 use crate::host::cell::{Answerer, Deps, RunCell, RunCellState, StepScript};
 use crate::host::foreign;
 use crate::host::stall::StallDetector;
 use crate::host::wake::{BorrowedWaker, Polling};
+use crate::shell::{Played, Query, QueryAnswer, Shell, ShellCode};
 use crate::trace::{TraceOrigin, Tracing};
 
 pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 
+/// Starts the user's function.
+pub(crate) type StartFuture = Arc<dyn Fn(Ctx, Payload) -> Result<RunFuture, Failure> + Send + Sync>;
+
 /// The user's function without its types.
 #[derive(Clone)]
+pub(crate) enum UserFunction {
+    /// In Rust: a future to poll.
+    Future(StartFuture),
+    /// In another language: activations to play.
+    Shell(Arc<dyn Shell>),
+}
+
+#[derive(Clone)]
 pub(crate) struct Handler {
-    pub call: Arc<dyn Fn(Ctx, Payload) -> Result<RunFuture, Failure> + Send + Sync>,
+    pub function: UserFunction,
     /// The function is an agent's, which may diverge from the log of its open segment.
     pub is_agent: bool,
     /// Steps of the function record their inputs.
@@ -76,6 +88,8 @@ pub(crate) enum Need {
     Commit(CommitDraft),
     /// A read of the conversation for the code ([`Code::give_earlier`]).
     Earlier(ConversationRead),
+    /// No action until the shell has handed back an activation, which wakes the driver.
+    Shell,
     /// No action until a record is fed or a step wakes the driver.
     Nothing,
 }
@@ -85,6 +99,10 @@ pub(crate) struct Code {
     handler: Handler,
     input: Option<Payload>,
     future: Option<RunFuture>,
+    /// The code in another language, once it has started.
+    shell_code: Option<Arc<ShellCode>>,
+    /// An activation was given to the shell, and the code has not been polled since.
+    is_activated: bool,
     stall_detector: StallDetector,
     prelude: Prelude,
     /// The result of a read that the code has not been polled with yet.
@@ -97,6 +115,8 @@ enum Prelude {
     /// The log of this generation must be read.
     Wanted(u32),
     Given(Vec<Record>),
+    /// The code is brought to its turns by an engine of its own; this is the engine of the turn.
+    Playing(Box<Engine>),
 }
 
 impl Code {
@@ -107,7 +127,17 @@ impl Code {
             cell.lock().engine.set_agent();
         }
         cell.lock().record_inputs = handler.record_inputs;
-        Code { cell, handler, input: None, future: None, stall_detector, prelude: Prelude::None, has_earlier: false }
+        Code {
+            cell,
+            handler,
+            input: None,
+            future: None,
+            shell_code: None,
+            is_activated: false,
+            stall_detector,
+            prelude: Prelude::None,
+            has_earlier: false,
+        }
     }
 
     /// Sets the divergence point at which the code leaves the log. Must be called before anything is fed.
@@ -163,7 +193,10 @@ impl Code {
             }
             state.engine.has_running_steps()
         };
-        if steps_run || std::mem::take(&mut self.has_earlier) {
+        if self.is_out() {
+            return Ok(Need::Shell); // OT2
+        }
+        if std::mem::take(&mut self.is_activated) || steps_run || std::mem::take(&mut self.has_earlier) {
             self.poll()?;
         }
         match std::mem::replace(&mut self.prelude, Prelude::None) {
@@ -172,26 +205,32 @@ impl Code {
                 let why = format!("the log of generation {generation}, the prelude of this one, is missing");
                 return Err(Fault::LogBroken(why));
             }
-            Prelude::Given(records) => self.play_prelude(records)?,
+            Prelude::Given(records) => self.begin_prelude(records),
+            Prelude::Playing(segment) => self.prelude = Prelude::Playing(segment),
         }
         loop {
+            if self.is_activated {
+                return Ok(Need::Shell); // also if it is handed back already: that has woken the driver
+            }
             // Checked before the engine advances: commit boundaries must not depend on which entries were cached.
             if let Some(wish) = self.cell.lock().wish.take() {
                 return Ok(Need::Earlier(wish));
             }
             let advance = self.cell.lock().engine.advance()?;
-            match advance {
-                Advance::Poll(wake) => {
+            match (advance, &self.prelude) {
+                (Advance::Poll(wake), _) => {
                     self.cell.lock().wake(&wake);
                     self.poll()?;
                 }
-                Advance::Update(update) => {
-                    answer_update(&self.cell, update);
+                (Advance::Update(update), Prelude::Playing(_)) => self.cell.lock().engine.keep_update(update),
+                (Advance::Update(update), _) => {
+                    self.answer_update(update);
                     self.cell.lock().poll_all += 1;
                     self.poll()?;
                 }
-                Advance::Commit(draft) => return Ok(Need::Commit(draft)),
-                Advance::Idle => {
+                (Advance::Commit(_) | Advance::Idle, Prelude::Playing(_)) => self.end_prelude()?,
+                (Advance::Commit(draft), _) => return Ok(Need::Commit(draft)),
+                (Advance::Idle, _) => {
                     // The engine may have found that the code can never be woken again.
                     let fault = self.cell.lock().engine.take_fault();
                     return fault.map_or(Ok(Need::Nothing), Err);
@@ -201,37 +240,47 @@ impl Code {
     }
 
     /// Brings the code to its turns by replaying the prelude, which is recorded in a log of its own.
-    fn play_prelude(&mut self, records: Vec<Record>) -> Result<(), Fault> {
-        let segment = {
-            let mut state = self.cell.lock();
-            let mut prelude = Engine::new(state.engine.key().clone());
-            records.into_iter().for_each(|record| prelude.feed(record));
-            std::mem::replace(&mut state.engine, prelude)
-        };
-        loop {
-            let advance = self.cell.lock().engine.advance()?;
-            match advance {
-                Advance::Poll(wake) => {
-                    self.cell.lock().wake(&wake);
-                    self.poll()?;
-                }
-                Advance::Update(update) => self.cell.lock().engine.keep_update(update),
-                Advance::Idle if self.cell.lock().engine.is_ended() => break,
-                Advance::Commit(_) | Advance::Idle => {
-                    let call_id = self.cell.lock().engine.code_position();
-                    let why = format!("the code before the turns has changed and does not reach them: it stopped {call_id}");
-                    return Err(Fault::Misuse(why));
-                }
-            }
-        }
+    fn begin_prelude(&mut self, records: Vec<Record>) {
         let mut state = self.cell.lock();
-        state.engine = segment;
+        let mut prelude = Engine::new(state.engine.key().clone());
+        records.into_iter().for_each(|record| prelude.feed(record));
+        let segment = std::mem::replace(&mut state.engine, prelude);
+        self.prelude = Prelude::Playing(Box::new(segment));
+    }
+
+    /// Continues with the engine of the turn, which the code must have reached.
+    fn end_prelude(&mut self) -> Result<(), Fault> {
+        let mut state = self.cell.lock();
+        if !state.engine.is_ended() {
+            let call_id = state.engine.code_position();
+            let why = format!("the code before the turns has changed and does not reach them: it stopped {call_id}");
+            return Err(Fault::Misuse(why));
+        }
+        if let Prelude::Playing(segment) = std::mem::replace(&mut self.prelude, Prelude::None) {
+            state.engine = *segment;
+        }
         state.poll_all += 1;
         Ok(())
     }
 
+    /// Returns whether the shell has an activation.
+    fn is_out(&self) -> bool {
+        self.shell_code.as_ref().is_some_and(|code| code.is_out())
+    }
+
+    /// Calls the handler of an update, or keeps the update until there is one.
+    fn answer_update(&mut self, update: UpdateReceived) {
+        match &self.shell_code {
+            None => answer_update(&self.cell, update),
+            Some(code) => match code.update(update) {
+                Some(update) => self.cell.lock().engine.keep_update(update),
+                None => self.is_activated = true,
+            },
+        }
+    }
+
     fn poll(&mut self) -> Result<(), Fault> {
-        if self.cell.lock().engine.is_ended() {
+        if self.cell.lock().engine.is_ended() || self.is_activated {
             return Ok(());
         }
         let cell = self.cell.clone();
@@ -272,8 +321,15 @@ impl Code {
 
     fn poll_future(&mut self, cell: &Arc<RunCell>) -> Poll<Result<Payload, Failure>> {
         if self.future.is_none() {
+            let function = match &self.handler.function {
+                UserFunction::Future(function) => function.clone(),
+                UserFunction::Shell(shell) => {
+                    let shell = shell.clone();
+                    return self.play(cell, shell);
+                }
+            };
             let Some(input) = self.input.take() else { return Poll::Pending };
-            match (self.handler.call)(Ctx::new(self.cell.clone()), input) {
+            match function(Ctx::new(self.cell.clone()), input) {
                 Ok(future) => self.future = Some(future),
                 Err(failure) => return Poll::Ready(Err(failure)),
             }
@@ -282,6 +338,35 @@ impl Code {
         let waker = BorrowedWaker::new(&polling);
         let Some(future) = self.future.as_mut() else { return Poll::Pending };
         future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    /// Continues foreign code: gives its shell the next activation, if there is one, or takes its result.
+    fn play(&mut self, cell: &Arc<RunCell>, shell: Arc<dyn Shell>) -> Poll<Result<Payload, Failure>> {
+        let Some(code) = &self.shell_code else {
+            let Some(input) = self.input.take() else { return Poll::Pending };
+            let code = ShellCode::new(cell, self.handler.is_agent, shell);
+            self.is_activated = true;
+            self.shell_code.insert(code).start(input);
+            return Poll::Pending;
+        };
+        let failure = match code.play() {
+            Played::Quiescent => return Poll::Pending,
+            Played::Out => {
+                self.is_activated = true;
+                return Poll::Pending;
+            }
+            Played::Gone => {
+                cell.lock().engine.set_fault(Fault::LeaseLost);
+                return Poll::Pending;
+            }
+            Played::Ended(end) => match end.and_then(|output| small(cell.shared.payload_bytes_max, "the output", output)) {
+                Ok(output) => return Poll::Ready(Ok(output)),
+                Err(failure) => failure,
+            },
+        };
+        let ctx = Ctx::new(cell.clone());
+        self.future = Some(Box::pin(async move { Err(compensate(&ctx, failure).await) }));
+        self.poll_future(cell)
     }
 
     /// Prepares the commit that continues the run as new again, after the store refused it because of unread inputs. Returns
@@ -305,25 +390,35 @@ impl Code {
         self.cell.lock()
     }
 
-    /// Calls a query handler, without recording it.
-    pub fn query(&self, name: &Name, input: Payload) -> Option<Result<Payload, Failure>> {
+    /// Calls a query handler, without recording it. Foreign code answers later.
+    pub fn query(&self, name: Name, input: Payload, reply: QueryAnswer) {
+        if let Some(code) = &self.shell_code {
+            return code.query(Query { name, input, answer: reply });
+        }
+        drop(reply.send(self.answer_query(name, input))); // the caller may have gone
+    }
+
+    fn answer_query(&self, name: Name, input: Payload) -> Option<Result<Payload, Failure>> {
         // Removed while it runs, because the handler may use the context.
         let mut answerer = {
             let mut state = self.cell.lock();
-            let answerer = state.queries.remove(name)?;
+            let answerer = state.queries.remove(&name)?;
             state.in_query = true;
             answerer
         };
         let answer = answer("query", &mut answerer, input);
         let mut state = self.cell.lock();
         state.in_query = false;
-        state.queries.entry(name.clone()).or_insert(answerer);
+        state.queries.entry(name).or_insert(answerer);
         Some(answer)
     }
 
     /// Drops the user's future. Calls that it makes while being dropped are not recorded.
     fn drop_code(&mut self) {
         self.cell.lock().engine.detach();
+        if let Some(code) = self.shell_code.take() {
+            code.close(); // OT3
+        }
         let future = self.future.take();
         drop_user_code(future);
         // Handlers and compensations may hold the context, and through it the cell itself.

@@ -10,7 +10,8 @@ use onward_core::{Failure, Name, Payload, Record, RunKey};
 use crate::Result;
 use crate::agent::conversation_cache::ConversationRead;
 use crate::host::cell::{StepAttempt, StepScript};
-use crate::host::code::{Code, Handler, Need, WorkerShared};
+use crate::host::code::{Code, Handler, Need, UserFunction, WorkerShared};
+use crate::shell::unparks;
 
 /// Fails every step, because no step may run during a replay.
 struct NoSteps;
@@ -57,7 +58,8 @@ impl Earlier {
     }
 }
 
-/// Replays the logs with the code. No step runs, and calls beyond the logs are not executed.
+/// Replays the logs with the code. No step runs, and calls beyond the logs are not executed. Blocks the thread while a shell plays
+/// foreign code.
 pub(crate) fn replay_log(
     key: &RunKey,
     handler: &Handler,
@@ -76,7 +78,19 @@ pub(crate) fn replay_log(
     if code.wants_prelude().is_some() && !logs.prelude.is_empty() {
         code.give_prelude(logs.prelude.to_vec());
     }
-    while let Need::Earlier(wish) = code.advance(Waker::noop())? {
+    let waker = match handler.function {
+        UserFunction::Future(_) => Waker::noop().clone(),
+        UserFunction::Shell(_) => unparks(),
+    };
+    loop {
+        let wish = match code.advance(&waker)? {
+            Need::Earlier(wish) => wish,
+            Need::Shell => {
+                std::thread::park();
+                continue;
+            }
+            Need::Commit(_) | Need::Nothing => return Ok(code),
+        };
         let Some(entries) = (logs.earlier)(&wish) else {
             return Err(Fault::LogBroken(
                 "the code reads its conversation, but earlier logs of the run are not available".to_owned(),
@@ -84,5 +98,4 @@ pub(crate) fn replay_log(
         };
         code.give_earlier(wish, entries);
     }
-    Ok(code)
 }

@@ -16,7 +16,8 @@ use crate::Result;
 use crate::agent::AgentCtx;
 use crate::ctx::{Ctx, compensate, payload_or_failure, small};
 use crate::host::cell::Deps;
-use crate::host::code::{Handler, RunFuture};
+use crate::host::code::{Handler, RunFuture, UserFunction};
+use crate::shell::Shell;
 use crate::task::TaskCtx;
 
 pub(crate) use schemas::{Latest, Schemas};
@@ -205,7 +206,12 @@ where
         });
         Ok(future)
     };
-    Handler { call: Arc::new(call), is_agent: C::IS_AGENT, record_inputs: false }
+    Handler { function: UserFunction::Future(Arc::new(call)), is_agent: C::IS_AGENT, record_inputs: false }
+}
+
+/// Returns the handler of a function in another language.
+pub(crate) fn foreign_code(shell: Arc<dyn Shell>, is_agent: bool) -> Handler {
+    Handler { function: UserFunction::Shell(shell), is_agent, record_inputs: false }
 }
 
 /// The context that workflow code takes: [`Ctx`], or [`AgentCtx`] for an agent.

@@ -12,12 +12,13 @@ use serde::de::DeserializeOwned;
 
 use super::outcome::ScriptOutcome;
 use super::play::{Chooser, CrashAt, DefaultChooser, Play, Random};
-use super::steps::{self, Background, Steps};
+use super::steps::{Background, Steps};
 use super::world::{World, default_key};
 use crate::Result;
 use crate::ctx::Ctx;
 use crate::host::code::{Handler, WorkerShared};
 use crate::registry::{Registry, erase_code};
+use crate::shell::unparks;
 
 /// The result of a task or child of a kind, from its input and the number of the attempt.
 pub(super) type Responder = Arc<dyn Fn(&Payload, u32) -> Result<Payload> + Send + Sync>;
@@ -310,8 +311,8 @@ impl Script {
             runtime,
             ..WorkerShared::default()
         };
-        let world = World::with_handler(self.key.clone(), self.handler.clone(), self.input.clone(), shared, RUN_SEED)
-            .waking(steps::waker());
+        let world =
+            World::with_handler(self.key.clone(), self.handler.clone(), self.input.clone(), shared, RUN_SEED).waking(unparks());
         let world = if self.shadow { world } else { world.without_shadow_replay() };
         let started = world.now();
         let world = Play::new(self, world).play_out(chooser);

@@ -5,9 +5,8 @@
 //! one.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
-use std::task::{Wake, Waker};
-use std::thread::{JoinHandle, Thread};
+use std::sync::{Mutex, MutexGuard, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward_core::{CallId, Name, Payload};
@@ -101,20 +100,7 @@ impl Drop for Background {
     }
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Returns a waker that ends [`wait`] on the calling thread.
-pub(super) fn waker() -> Waker {
-    Waker::from(Arc::new(Unpark(std::thread::current())))
-}
-
-/// Waits for a step to make progress.
+/// Waits for a step, or for a shell, to make progress.
 pub(super) fn wait() {
     std::thread::park_timeout(POLL_INTERVAL);
 }

@@ -19,6 +19,7 @@ use onward_core::task::Task;
 use onward_core::{CallId, CommitId, Epoch, Event, Log, Name, Namespace, Payload, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
 
+use super::steps;
 use crate::agent::AgentCtx;
 use crate::agent::conversation_cache::ConversationRead;
 use crate::ctx::Ctx;
@@ -234,9 +235,15 @@ impl World {
                 code.give_prelude(self.past[generation as usize].records().to_vec());
             }
             let mut need = code.advance(&self.waker);
-            while let Ok(Need::Earlier(wish)) = need {
-                let entries = self.earlier(&wish);
-                code.give_earlier(wish, entries);
+            loop {
+                match need {
+                    Ok(Need::Earlier(wish)) => {
+                        let entries = self.earlier(&wish);
+                        code.give_earlier(wish, entries);
+                    }
+                    Ok(Need::Shell) => steps::wait(),
+                    _ => break,
+                }
                 need = code.advance(&self.waker);
             }
             if let Err(Fault::Departed(found)) = need {
@@ -251,7 +258,7 @@ impl World {
             return match need? {
                 Need::Commit(draft) => Ok(Some(draft)),
                 Need::Nothing => Ok(None),
-                Need::Earlier(_) => unreachable!("given above"),
+                Need::Earlier(_) | Need::Shell => unreachable!("given above"),
             };
         }
     }

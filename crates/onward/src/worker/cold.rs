@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use onward_core::log::prelude_of;
-use onward_core::{Failure, Index, Payload, Record};
+use onward_core::{Failure, Index, Record};
 use onward_runtime::Question;
 
 use super::{Worker, read_all};
@@ -38,12 +38,11 @@ pub(super) async fn answer(worker: &Worker, question: Question) {
         let Ok(found) = worker.library.read(&run, started.generation, wish.walk()).await else { return };
         known.push((wish, found.into_path().into()));
     };
-    let result: Option<Result<Payload, Failure>> = match replayed {
-        Ok(code) => code.query(&name, input),
+    match replayed {
+        Ok(code) => code.query(name, input, answer),
         Err(fault) => {
             let message = fault.into_pause().map_or("the run cannot be replayed".to_owned(), |pause| pause.message);
-            Some(Err(Failure::fatal(message)))
+            drop(answer.send(Some(Err(Failure::fatal(message))))); // the caller may have gone
         }
-    };
-    drop(answer.send(result)); // the caller may have gone
+    }
 }

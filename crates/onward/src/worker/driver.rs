@@ -254,6 +254,10 @@ impl Driver {
                 self.read_earlier(wish);
                 NextAction::Again
             }
+            Ok(Need::Shell) => {
+                self.wake_up();
+                NextAction::Wait
+            }
             Ok(Need::Nothing) => self.wait(),
             Err(Fault::Departed(divergence_point)) => {
                 self.divergence_point = Some(divergence_point);
@@ -367,8 +371,7 @@ impl Driver {
 
     fn wait(&mut self) -> NextAction {
         for Question { name, input, answer, .. } in std::mem::take(&mut self.questions) {
-            // The caller may have gone.
-            drop(answer.send(self.code.query(&name, input)));
+            self.code.query(name, input, answer);
         }
         let busy = self.in_flight.is_some() || self.checking.is_some() || self.code.lock().engine.has_running_steps();
         if !busy {

@@ -111,8 +111,8 @@ impl Worker {
     }
 
     /// Releases every run once it waits, waits for running steps and tasks, and leaves.
-    pub async fn drain(&self) {
-        let deadline = tokio::time::Instant::now() + self.options.shutdown_timeout;
+    pub async fn drain(&self, timeout: Duration) {
+        let deadline = tokio::time::Instant::now() + timeout;
         loop {
             let inboxes: Vec<Arc<RunInbox>> = self.lock_hot().values().cloned().collect();
             let done = inboxes.is_empty() && self.attempts.load(Ordering::SeqCst) == 0;
@@ -248,7 +248,8 @@ async fn answer_questions(worker: Arc<Worker>) {
     loop {
         for question in worker.connection.next_questions().await {
             let worker = worker.clone();
-            tokio::spawn(async move { cold::answer(&worker, question).await });
+            // A replay is computation, and one of foreign code blocks its thread until the shell has played it.
+            tokio::task::spawn_blocking(move || worker.tokio.block_on(cold::answer(&worker, question)));
         }
     }
 }

@@ -1,0 +1,355 @@
+//! The requests of callers, with arguments as JSON text.
+//!
+//! One line for each in [`request`]. The verbs of the API table are reachable by their method names, too.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use onward::{Decide, Index, Onward, RunHandle, RunInput, StartTask, Status};
+use onward_core::api::{self, Call, Reply};
+use onward_core::budget::Budget;
+use onward_core::conversation::EntryCursor;
+use onward_core::live::LogCursor;
+use onward_core::{Hash, Payload};
+use onward_store::sync::random_u64;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::error::{BridgeError, FailureText, failure_text, text_of};
+use crate::verbs::{AttributeText, TaskArguments, arguments, null, present, read, retry};
+
+type Raw = Box<RawValue>;
+type Result<T, E = BridgeError> = std::result::Result<T, E>;
+
+arguments! {
+    Start {
+        kind: String,
+        #[serde(default = "null")]
+        input: Raw,
+        id: Option<String>,
+        version: Option<String>,
+        #[serde(default)]
+        attributes: BTreeMap<String, AttributeText>,
+        budget: Option<Budget>,
+        trace: Option<String>,
+        signal: Option<StartSignal>,
+    }
+    StartSignal { name: String, #[serde(default = "null")] value: Raw, id: Option<String> }
+    OfRun { run: String }
+    Signal { run: String, name: String, #[serde(default = "null")] value: Raw, id: Option<String> }
+    Message { run: String, value: Raw, id: Option<String> }
+    AppendEntry { run: String, role: String, content: Raw, id: Option<String> }
+    Ask { run: String, name: String, #[serde(default = "null")] input: Raw, id: Option<String> }
+    Wait { run: String, #[serde(default)] status: Vec<Status>, state: Option<StateIs> }
+    StateIs { key: String, #[serde(default, deserialize_with = "present")] value: Option<Raw> }
+    Reason { run: String, #[serde(default)] reason: String }
+    Resume { run: String, budget: Option<Budget> }
+    Retry { run: String, #[serde(default)] reason: String, id: Option<String>, #[serde(default)] include_outcome_unknown: bool }
+    Fork {
+        run: String,
+        index: Option<u64>,
+        generation: Option<u32>,
+        id: Option<String>,
+        #[serde(default)]
+        drop_signals: bool,
+        #[serde(default)]
+        restart_children: bool,
+        version: Option<String>,
+        reason: Option<String>,
+        #[serde(default)]
+        include_outcome_unknown: bool,
+    }
+    Decision { approval: String, approved: Option<bool>, feedback: Option<String>, decided_by: Option<String>, id: Option<String> }
+    Resolve {
+        promise: String,
+        #[serde(default, deserialize_with = "present")]
+        value: Option<Raw>,
+        failure: Option<FailureText>,
+        id: Option<String>,
+    }
+    OfTask { task: String, #[serde(default)] reason: String }
+    LogOf { run: String, generation: Option<u32> }
+    EntriesOf { run: String, limit: Option<usize>, before: Option<Hash>, leaf: Option<Hash> }
+    Watch { run: String, #[serde(default)] from: u64, after: Option<LogCursor> }
+    Stream { run: String, offset: Option<String> }
+    Attach { run: String, #[serde(default)] from: u64 }
+    Drive { run: String, signal: Option<StartSignal> }
+}
+
+#[derive(Serialize)]
+struct Id<'a> {
+    id: &'a str,
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| BridgeError::arguments("the reply", &error))
+}
+
+fn id_or_random(id: Option<String>) -> String {
+    id.unwrap_or_else(|| format!("{:016x}", random_u64()))
+}
+
+fn plain(value: Raw) -> Result<String> {
+    Ok(Box::<str>::from(value).into_string())
+}
+
+/// Executes a request; `item` receives what it streams.
+pub(crate) async fn request(onward: Onward, verb: &str, text: &str, item: impl Fn(String)) -> Result<String> {
+    let run = |id: &str| onward.run::<Raw>(id).map_err(BridgeError::from);
+    match verb {
+        "start" => start(&onward, read(verb, text)?).await,
+        "result" => plain(run(&read::<OfRun>(verb, text)?.run)?.result().await?),
+        "signal" => {
+            let Signal { run: to, name, value, id } = read(verb, text)?;
+            let signal = run(&to)?.signal(name.as_str(), &value);
+            json(&id.into_iter().fold(signal, |signal, id| signal.id(id)).await?)
+        }
+        "message" => {
+            let Message { run: to, value, id } = read(verb, text)?;
+            let message = run(&to)?.message(&value);
+            json(&id.into_iter().fold(message, |message, id| message.id(id)).await?)
+        }
+        "append" => {
+            let AppendEntry { run: to, role, content, id } = read(verb, text)?;
+            let append = run(&to)?.append(&role, &content);
+            json(&id.into_iter().fold(append, |append, id| append.id(id)).await?)
+        }
+        "query" => {
+            let Ask { run: of, name, input, .. } = read(verb, text)?;
+            plain(run(&of)?.query(&name, &input).await?)
+        }
+        "update" => {
+            let Ask { run: of, name, input, id } = read(verb, text)?;
+            let update = run(&of)?.update::<Raw>(&name, &input);
+            plain(id.into_iter().fold(update, |update, id| update.id(id)).await?)
+        }
+        "view" => json(&run(&read::<OfRun>(verb, text)?.run)?.view().await?),
+        "wait" => wait(&onward, read(verb, text)?).await,
+        "cancel" | "terminate" | "pause" => {
+            let Reason { run: of, reason } = read(verb, text)?;
+            let run = run(&of)?;
+            json(&match verb {
+                "cancel" => run.cancel(&reason).await?,
+                "terminate" => run.terminate(&reason).await?,
+                _ => run.pause(&reason).await?,
+            })
+        }
+        "resume" => {
+            let Resume { run: of, budget } = read(verb, text)?;
+            json(&match budget {
+                Some(budget) => run(&of)?.resume_with(budget).await?,
+                None => run(&of)?.resume().await?,
+            })
+        }
+        "retry" => {
+            let Retry { run: of, reason, id, include_outcome_unknown } = read(verb, text)?;
+            let retry = run(&of)?.retry(&reason);
+            let retry = id.into_iter().fold(retry, |retry, id| retry.id(id));
+            json(&if include_outcome_unknown { retry.include_outcome_unknown() } else { retry }.await?)
+        }
+        "fork" | "reset" => fork(&onward, verb, read(verb, text)?).await,
+        "approve" | "disapprove" | "decide" => {
+            let Decision { approval, approved, feedback, decided_by, id } = read(verb, text)?;
+            let approved = approved.unwrap_or(verb == "approve");
+            let decide = Decide { approved, feedback, decided_by, decision_id: id_or_random(id) };
+            json(&onward.decide_approval(&approval, decide).await?)
+        }
+        "resolve" | "reject" => {
+            let Resolve { promise, value, failure, id } = read(verb, text)?;
+            let id = id_or_random(id);
+            json(&match failure {
+                Some(failure) => onward.reject(&promise, failure.into_failure(), &id).await?,
+                None => onward.resolve(&promise, &value.unwrap_or_else(null), &id).await?,
+            })
+        }
+        "start_task" => start_task(&onward, read(verb, text)?).await,
+        "task_result" => plain(onward.task_handle::<Raw>(&read::<OfTask>(verb, text)?.task)?.result().await?),
+        "task_view" => json(&onward.task_handle::<Raw>(&read::<OfTask>(verb, text)?.task)?.view().await?),
+        "task_cancel" => {
+            let OfTask { task, reason } = read(verb, text)?;
+            json(&onward.task_handle::<Raw>(&task)?.cancel(&reason).await?)
+        }
+        "log" => {
+            let LogOf { run: of, generation } = read(verb, text)?;
+            json(&match generation {
+                Some(generation) => run(&of)?.log_of(generation).await?,
+                None => run(&of)?.log().await?,
+            })
+        }
+        "entries" => {
+            let EntriesOf { run: of, limit, before, leaf } = read(verb, text)?;
+            let entries = run(&of)?.entries();
+            let entries = limit.into_iter().fold(entries, |entries, limit| entries.limit(limit));
+            let entries = before.into_iter().fold(entries, |entries, before| entries.before(EntryCursor::from(before)));
+            let entries = leaf.into_iter().fold(entries, |entries, leaf| entries.leaf(EntryCursor::from(leaf)));
+            json(&entries.pages().next().await?.unwrap_or_default())
+        }
+        "watch" => {
+            let Watch { run: of, from, after } = read(verb, text)?;
+            let mut live = match after {
+                Some(after) => run(&of)?.watch_after(after).await?,
+                None => run(&of)?.watch(Index(from)).await?,
+            };
+            while let Some(frame) = live.next().await? {
+                item(json(&frame)?);
+            }
+            Ok("null".to_owned())
+        }
+        "stream" => {
+            let Stream { run: of, offset } = read(verb, text)?;
+            let mut stream = run(&of)?.stream(offset);
+            while let Some(frame) = stream.next().await? {
+                item(json(&frame)?);
+            }
+            Ok("null".to_owned())
+        }
+        "attach" => {
+            let Attach { run: of, from } = read(verb, text)?;
+            let mut attached = run(&of)?.attach(Index(from)).await?;
+            while let Some(record) = attached.next().await? {
+                item(json(&record)?);
+            }
+            Ok("null".to_owned())
+        }
+        "drive" => drive(&onward, read(verb, text)?).await,
+        _ => verb_of_table(&onward, verb, text).await,
+    }
+}
+
+async fn start(onward: &Onward, arguments: Start) -> Result<String> {
+    let Start { kind, input, id, version, attributes, budget, trace, signal } = arguments;
+    let start = onward.start::<Raw, _>(kind.as_str(), &input);
+    let start = id.into_iter().fold(start, |start, id| start.id(id));
+    let start = version.into_iter().fold(start, |start, version| start.version(version));
+    let start = attributes.into_iter().fold(start, |start, (name, value)| start.attribute(&name, value.into_value()));
+    let start = budget.into_iter().fold(start, |start, budget| start.budget(budget));
+    let start = trace.into_iter().fold(start, |start, trace| start.trace(trace));
+    let start = signal.into_iter().fold(start, |start, StartSignal { name, value, id }| {
+        let start = start.signal(name.as_str(), &value);
+        id.into_iter().fold(start, |start, id| start.signal_id(id))
+    });
+    json(&Id { id: start.await?.id() })
+}
+
+async fn wait(onward: &Onward, Wait { run, status, state }: Wait) -> Result<String> {
+    let wanted = state.as_ref().and_then(|state| state.value.as_ref());
+    let wanted = wanted.map(|value| Payload::from_json_text(value.get().to_owned()).canonical());
+    let run: RunHandle<Raw> = onward.run(&run)?;
+    let view = run.until(|view| {
+        let has_state = state.as_ref().is_some_and(|state| {
+            let value = view.state.iter().find(|(key, _)| key.as_str() == state.key).map(|(_, value)| value.canonical());
+            value.is_some_and(|value| wanted.as_ref().is_none_or(|wanted| *wanted == value))
+        });
+        has_state || status.contains(&view.head.status)
+    });
+    json(&view.await?)
+}
+
+async fn fork(onward: &Onward, verb: &str, arguments: Fork) -> Result<String> {
+    let Fork { run, index, generation, id, drop_signals, restart_children, version, reason, include_outcome_unknown } = arguments;
+    let run: RunHandle<Raw> = onward.run(&run)?;
+    let fork = if verb == "fork" { run.fork() } else { run.reset() };
+    let fork = index.into_iter().fold(fork, |fork, index| fork.at(Index(index)));
+    let fork = generation.into_iter().fold(fork, |fork, generation| fork.of_generation(generation));
+    let fork = id.into_iter().fold(fork, |fork, id| fork.id(id));
+    let fork = if drop_signals { fork.drop_signals() } else { fork };
+    let fork = if restart_children { fork.restart_children() } else { fork };
+    let fork = version.into_iter().fold(fork, |fork, version| fork.version(version));
+    let fork = reason.into_iter().fold(fork, |fork, reason| fork.reason(reason));
+    let fork = if include_outcome_unknown { fork.include_outcome_unknown() } else { fork };
+    json(&Id { id: fork.await?.id() })
+}
+
+async fn start_task(onward: &Onward, arguments: TaskArguments) -> Result<String> {
+    let TaskArguments { kind, input, id, queue, priority, retry: policy, idempotency_key, costs, trace, .. } = arguments;
+    let ms = Duration::from_millis;
+    let task = onward.task::<Raw, _>(kind.as_str(), &input);
+    let task = id.into_iter().fold(task, |task, id| task.id(id));
+    let task = queue.into_iter().fold(task, |task, queue| task.queue(queue));
+    let task = priority.into_iter().fold(task, StartTask::priority);
+    let task = policy.into_iter().fold(task, |task, policy| task.retry(retry(policy)));
+    let task = arguments.timeout_ms.into_iter().fold(task, |task, timeout| task.timeout(ms(timeout)));
+    let task = arguments.total_timeout_ms.into_iter().fold(task, |task, timeout| task.total_timeout(ms(timeout)));
+    let task = arguments.queued_timeout_ms.into_iter().fold(task, |task, timeout| task.queued_timeout(ms(timeout)));
+    let task = arguments.heartbeat_ms.into_iter().fold(task, |task, timeout| task.heartbeat(ms(timeout)));
+    let task = idempotency_key.into_iter().fold(task, |task, key| task.idempotency_key(key));
+    let task = trace.into_iter().fold(task, |task, trace| task.trace(trace));
+    let task = if costs { task.costs() } else { task };
+    json(&Id { id: task.await?.id() })
+}
+
+async fn drive(onward: &Onward, Drive { run, signal }: Drive) -> Result<String> {
+    let input = signal.map_or_else(RunInput::nothing, |StartSignal { name, value, id }| {
+        let input = RunInput::signal(name.as_str(), &value);
+        id.into_iter().fold(input, |input, id| input.id(id))
+    });
+    let (state, view, result) = match onward.drive(&run, input).await? {
+        onward::Driven::Waiting(view) => ("waiting", Some(view), None),
+        onward::Driven::Paused(view) => ("paused", Some(view), None),
+        onward::Driven::Ended(result) => ("ended", None, Some(result)),
+    };
+    let text = |text: String| RawValue::from_string(text).ok();
+    let (output, failure) = match result {
+        Some(Ok(output)) => (text(text_of(&output)), None),
+        Some(Err(failure)) => (None, text(failure_text(&failure))),
+        None => (None, None),
+    };
+    json(&serde_json::json!({"state": state, "view": view, "output": output, "failure": failure}))
+}
+
+/// Fields of requests that have a default; a request without the field ignores it.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("limit", "0"),
+    ("statuses", "[]"),
+    ("versions", "[]"),
+    ("attributes", "[]"),
+    ("partly", "false"),
+    ("reason", "\"\""),
+    ("from", "0"),
+    ("from_end", "false"),
+    ("wait_ms", "0"),
+    ("drop_signals", "false"),
+    ("restart_children", "false"),
+    ("include_outcome_unknown", "false"),
+    ("is_looked_up", "false"),
+];
+
+/// Executes a verb of the API table. A run may be named by its id, and the namespace is that of the bridge.
+async fn verb_of_table(onward: &Onward, verb: &str, text: &str) -> Result<String> {
+    let namespace = onward.namespace().as_str();
+    let mut request: BTreeMap<String, Raw> = read(verb, text)?;
+    let raw = |text: String| RawValue::from_string(text).map_err(|error| BridgeError::arguments("the request", &error));
+    for key in ["run", "task"] {
+        if let Some(run) = request.get_mut(key)
+            && let Ok(id) = serde_json::from_str::<String>(run.get())
+        {
+            *run = raw(serde_json::json!({"namespace": namespace, "id": id}).to_string())?;
+        }
+    }
+    let own = raw(json(&namespace)?)?;
+    request.entry("namespace".to_owned()).or_insert(own);
+    for (name, value) in DEFAULTS {
+        request.entry((*name).to_owned()).or_insert(raw((*value).to_owned())?);
+    }
+    show(onward.execute(parse(verb, &json(&request)?)?).await?)
+}
+
+macro_rules! table {
+    ($($(#[$meta:meta])* $method:ident $name:ident($request:ident) -> $reply:ident, $scope:ident;)*) => {
+        fn parse(verb: &str, text: &str) -> Result<Call> {
+            let invalid = |error: serde_json::Error| BridgeError::arguments(&format!("the arguments of `{verb}`"), &error);
+            match verb {
+                $(stringify!($method) => serde_json::from_str::<api::$request>(text).map(Call::$name).map_err(invalid),)*
+                _ => Err(BridgeError::arguments("the request", &format!("there is no verb `{verb}`"))),
+            }
+        }
+
+        fn show(reply: Reply) -> Result<String> {
+            match reply {
+                $(Reply::$name(reply) => json(&reply),)*
+            }
+        }
+    };
+}
+
+onward_core::with_verbs!(table);
