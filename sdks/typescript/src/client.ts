@@ -3,7 +3,7 @@
 import { AgentCtx, agentArguments, toolArguments, type Agent, type Tool } from "./agent.js";
 import { attributeArgument, optionalMs, type AttributeValue, type Budget, type Duration } from "./options.js";
 import { Ctx, taskArguments, type TaskOptions } from "./ctx.js";
-import type { Entry, EntryPage, LiveFrame, LogRecord, Receipt, RunStatus, RunView, TaskView } from "./documents.js";
+import { viewOf, type ViewDocument, type Entry, type EntryPage, type LiveFrame, type LogRecord, type Receipt, type RunStatus, type RunView, type TaskView } from "./documents.js";
 import { OnwardError, WorkflowMisuse, failureText, type ErrorDocument } from "./errors.js";
 import { inCode } from "./guard.js";
 import { Host, toolKey, type Code } from "./host.js";
@@ -265,28 +265,28 @@ export class RunHandle<O = unknown> {
   }
 
   /** Returns the run as it is now. */
-  view(): Promise<RunView> {
-    return this.#do("view", {});
+  async view(): Promise<RunView> {
+    return viewOf(await this.#do<ViewDocument>("view", {}));
   }
 
   /** Returns whether the run waits, has ended, .. */
   async status(): Promise<RunStatus> {
-    return (await this.view()).head.status;
+    return (await this.view()).status;
   }
 
   /** Returns a value that the code has set with `ctx.state.set(..)`. */
   async state<T = unknown>(key: string): Promise<T | undefined> {
-    return (await this.view()).state[key]?.json as T | undefined;
+    return (await this.view()).state[key] as T | undefined;
   }
 
   /** Waits until the run has one of these states, or is closed. */
-  waitForStatus(...status: RunStatus[]): Promise<RunView> {
-    return this.#do("wait", { status });
+  async waitForStatus(...status: RunStatus[]): Promise<RunView> {
+    return viewOf(await this.#do<ViewDocument>("wait", { status }));
   }
 
   /** Waits until the code has set a state value (to `value`, if it is given), or the run is closed. */
-  waitForState(key: string, value?: unknown): Promise<RunView> {
-    return this.#do("wait", { state: { key, value } });
+  async waitForState(key: string, value?: unknown): Promise<RunView> {
+    return viewOf(await this.#do<ViewDocument>("wait", { state: { key, value } }));
   }
 
   /** Asks the run to end: its code can clean up. */

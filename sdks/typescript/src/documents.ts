@@ -1,42 +1,93 @@
-/** Documents of the API, as they are: docs/openapi.json describes all of their fields. */
+/** Documents of the API; docs/openapi.json describes all of their fields. */
 
-import type { FailureDocument } from "./errors.js";
+import { Failure, type FailureDocument } from "./errors.js";
 
 export type RunStatus = "pending" | "running" | "waiting" | "paused" | "completed" | "failed" | "canceled" | "terminated";
 
-/** A value inside of a document. */
-export interface Payload {
-  json?: unknown;
-  [encoding: string]: unknown;
+/** A run, with what it waits for and what came of it. */
+export interface RunView {
+  id: string;
+  namespace: string;
+  kind: string;
+  version: string | undefined;
+  status: RunStatus;
+  generation: number;
+  input: unknown;
+  /** Named values that the code has set. */
+  state: Record<string, unknown>;
+  attributes: Record<string, string | number | boolean>;
+  awaiting: Wait[];
+  /** Why it is paused. */
+  pause: { reason: string; message: string } | undefined;
+  /** The result, if the run has completed. */
+  output: unknown;
+  /** Why it failed or was canceled. */
+  failure: Failure | undefined;
+  createdAt: Date;
+  endedAt: Date | undefined;
+  /** Everything that the engine says. */
+  details: Record<string, unknown>;
 }
 
-/** What the store knows of a run without reading its log. */
-export interface RunHead {
+/** Something that a run waits for. */
+export interface Wait {
+  /** `signal`, `approval`, `timer`, `task`, `child`, `promise`, .. */
+  kind: string;
+  name: string | null;
+  id: string;
+  since: string;
+  deadline: string | null;
+  child: string | null;
+}
+
+interface Payload {
+  json?: unknown;
+}
+
+interface Head {
   key: { namespace: string; id: string };
   kind: string;
   version: string | null;
   status: RunStatus;
   generation: number;
   created_at: string;
-  updated_at: string;
   ended_at: string | null;
-  paused_at: string | null;
-  attributes: { name: string; value: Record<string, unknown> }[];
-  [field: string]: unknown;
+  attributes?: { name: string; value: Record<string, string | number | boolean> }[];
 }
 
-/** A run, with what it waits for and what came of it. */
-export interface RunView {
-  head: RunHead;
+/** @internal A run as the engine writes it. */
+export interface ViewDocument {
+  head: Head;
   input: Payload;
-  /** Named values that the code has set. */
   state: Record<string, Payload>;
-  awaiting: { kind: string; name: string | null; id: string; since: string; deadline: string | null; child: string | null }[];
-  outcome: Record<string, unknown> | null;
-  /** Why it is paused. */
-  pause: { reason: string; message: string; [field: string]: unknown } | null;
-  cancel_reason: string | null;
-  [field: string]: unknown;
+  awaiting: Wait[];
+  outcome: { Ok?: Payload; Err?: FailureDocument & { details?: Payload | null } } | null;
+  pause: { reason: string; message: string } | null;
+}
+
+/** @internal Returns the view of a document. */
+export function viewOf(document: ViewDocument): RunView {
+  const { head, input, state, awaiting, outcome, pause } = document;
+  const attributes = (head.attributes ?? []).map(({ name, value }) => [name, Object.values(value)[0]]);
+  const failed = outcome?.Err;
+  return {
+    id: head.key.id,
+    namespace: head.key.namespace,
+    kind: head.kind,
+    version: head.version ?? undefined,
+    status: head.status,
+    generation: head.generation,
+    input: input.json,
+    state: Object.fromEntries(Object.entries(state).map(([key, value]) => [key, value.json])),
+    attributes: Object.fromEntries(attributes) as RunView["attributes"],
+    awaiting,
+    pause: pause ?? undefined,
+    output: outcome?.Ok?.json,
+    failure: failed && Failure.of({ ...failed, details: failed.details?.json }),
+    createdAt: new Date(head.created_at),
+    endedAt: head.ended_at === null ? undefined : new Date(head.ended_at),
+    details: document as unknown as Record<string, unknown>,
+  };
 }
 
 /** Events of a log that were recorded together. */

@@ -34,7 +34,7 @@ export type {
   StepOptions,
   TaskOptions,
 } from "./ctx.js";
-export type { Entry, EntryPage, LiveFrame, LogRecord, Payload, Receipt, RunHead, RunStatus, RunView, TaskView } from "./documents.js";
+export type { Wait, Entry, EntryPage, LiveFrame, LogRecord, Receipt, RunStatus, RunView, TaskView } from "./documents.js";
 export { Canceled, Failure, OnwardError, RunFailed, WorkflowMisuse } from "./errors.js";
 export type { FailureDocument, FailureOptions } from "./errors.js";
 export { StepCtx, TaskCtx, fatal } from "./jobs.js";

@@ -90,10 +90,12 @@ test("the ready-made agent asks a person, and its text streams", async () => {
   await using onward = await Onward.embedded("memory:", options);
   await answers([{ call: { name: "refund", arguments: '{"order":"o-1"}' } }], [{ text: "Your money is on its way." }]);
   const run = await onward.start(options.agents![0]!, "I want my money back");
-  const view = await run.waitForStatus("waiting");
-  const approval = view.awaiting.find(({ kind }) => kind === "approval");
-  assert(approval, JSON.stringify(view.awaiting));
-  await onward.approve(approval.id);
+  let approval: string | undefined;
+  while (approval === undefined) {
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    approval = (await run.view()).awaiting.find(({ kind }) => kind === "approval")?.id;
+  }
+  await onward.approve(approval);
   const frames: unknown[] = [];
   for await (const frame of run.stream()) frames.push(frame);
   assert.deepEqual(await run.result(), { stop: "done", text: "Your money is on its way.", turns: 2 });

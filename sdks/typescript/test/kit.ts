@@ -38,8 +38,8 @@ export async function failureOf(run: RunHandle<unknown> | Promise<RunHandle<unkn
 /** Returns the message with which a run was paused. */
 export async function pauseOf(run: RunHandle<unknown>): Promise<string> {
   const view = await run.waitForStatus("paused");
-  assert.equal(view.head.status, "paused", JSON.stringify(view));
-  return JSON.stringify(view.pause);
+  assert.equal(view.status, "paused", JSON.stringify(view));
+  return view.pause?.message ?? "";
 }
 
 /** Starts a program of this folder as a process of its own. */
