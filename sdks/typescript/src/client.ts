@@ -6,7 +6,7 @@ import { Ctx, taskArguments, type TaskOptions } from "./ctx.js";
 import { viewOf, type ViewDocument, type Entry, type EntryPage, type LiveFrame, type LogRecord, type Receipt, type RunStatus, type RunView, type TaskView } from "./documents.js";
 import { OnwardError, WorkflowMisuse, failureText, type ErrorDocument } from "./errors.js";
 import { inCode } from "./guard.js";
-import { Host, toolKey, type Code } from "./host.js";
+import { Host, toolKey, versionKey, type Code } from "./host.js";
 import type { TaskCtx } from "./jobs.js";
 import { encodeArguments } from "./json.js";
 import { nameOf, type Input, type SignalName, type Task, type TaskName, type Workflow, type WorkflowName } from "./names.js";
@@ -464,15 +464,21 @@ function forkArguments({ dropSignals, restartChildren, includeOutcomeUnknown, ..
 
 /** @internal Returns the settings of the bridge. */
 export function settingsOf(store: string, options: ConnectOptions): { shutdown_timeout_ms: number | undefined; [name: string]: unknown } {
-  const kinds = (options.workflows ?? []).map(({ kind, options, isAgent }) => ({
-    kind,
-    agent: isAgent,
-    version: options.version,
-    previous: options.previous,
-    record_inputs: options.recordInputs,
-    internal: options.internal,
-    input_schema: options.inputSchema,
-    output_schema: options.outputSchema,
+  const all = options.workflows ?? [];
+  // The first of a kind is its current code; the others are the code of other versions.
+  const others = all.filter((workflow, index) => all.slice(0, index).some((first) => isOtherVersion(first, workflow)));
+  const kinds = all.filter((workflow) => !others.includes(workflow)).map((current) => ({
+    kind: current.kind,
+    agent: current.isAgent,
+    version: current.options.version,
+    previous: others
+      .filter((other) => isOtherVersion(current, other))
+      .flatMap(versionsOf)
+      .concat(current.options.previous ?? []),
+    record_inputs: current.options.recordInputs,
+    internal: current.options.internal,
+    input_schema: current.options.inputSchema,
+    output_schema: current.options.outputSchema,
   }));
   const tasks = (options.tasks ?? []).map(({ kind, options }) => ({
     kind,
@@ -504,11 +510,25 @@ export function settingsOf(store: string, options: ConnectOptions): { shutdown_t
   };
 }
 
+/** Returns whether these are the same kind with different versions. */
+function isOtherVersion(one: AnyWorkflow, other: AnyWorkflow): boolean {
+  return one.kind === other.kind && one.options.version !== other.options.version && other.options.version !== undefined;
+}
+
+/** Returns the versions of runs that this code continues. */
+function versionsOf({ options }: AnyWorkflow): string[] {
+  return [...(options.version === undefined ? [] : [options.version]), ...(options.previous ?? [])];
+}
+
 /** @internal Returns the functions of workflows and tasks, by kind. */
 export function codeOf(options: WorkerOptions): Code {
   type Run = (ctx: Ctx, input: unknown) => unknown;
   type Execute = (input: unknown, task: TaskCtx) => unknown;
-  const workflows = new Map<string, Run>((options.workflows ?? []).map(({ kind, code }) => [kind, code as Run]));
+  const workflows = new Map<string, Run>();
+  for (const workflow of options.workflows ?? []) {
+    const keys = [workflow.kind, ...versionsOf(workflow).map((version) => versionKey(workflow.kind, version))];
+    for (const key of keys) if (!workflows.has(key)) workflows.set(key, workflow.code as Run);
+  }
   const tasks = new Map<string, Execute>((options.tasks ?? []).map(({ kind, code }) => [kind, code as Execute]));
   for (const { name, code } of options.tools ?? []) tasks.set(toolKey("", name), code);
   for (const { kind, options: { tools = [] } } of options.agents ?? []) {

@@ -119,10 +119,6 @@ export class Ctx {
     return this.#run.info.id;
   }
 
-  get namespace(): string {
-    return this.#run.info.namespace;
-  }
-
   get kind(): string {
     return this.#run.info.kind;
   }

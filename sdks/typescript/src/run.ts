@@ -9,7 +9,6 @@ import type { NativeBridge } from "./native.js";
 /** The facts of a run that its code knows from the start. */
 export interface RunInfo {
   id: string;
-  namespace: string;
   kind: string;
   version: string | null;
   generation: number;
