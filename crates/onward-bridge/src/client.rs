@@ -97,7 +97,12 @@ fn plain(value: Raw) -> Result<String> {
 pub(crate) async fn request(onward: Onward, verb: &str, text: &str, item: impl Fn(String)) -> Result<String> {
     let run = |id: &str| onward.run::<Raw>(id).map_err(BridgeError::from);
     match verb {
-        "start" => start(&onward, read(verb, text)?).await,
+        "start" => json(&Id { id: start(&onward, read(verb, text)?).await?.id() }),
+        "run" => {
+            let run = start(&onward, read(verb, text)?).await?;
+            item(json(&Id { id: run.id() })?);
+            plain(run.result().await?)
+        }
         "result" => plain(run(&read::<OfRun>(verb, text)?.run)?.result().await?),
         "signal" => {
             let Signal { run: to, name, value, id } = read(verb, text)?;
@@ -216,7 +221,7 @@ pub(crate) async fn request(onward: Onward, verb: &str, text: &str, item: impl F
     }
 }
 
-async fn start(onward: &Onward, arguments: Start) -> Result<String> {
+async fn start(onward: &Onward, arguments: Start) -> Result<RunHandle<Raw>> {
     let Start { kind, input, id, version, attributes, budget, trace, signal } = arguments;
     let start = onward.start::<Raw, _>(kind.as_str(), &input);
     let start = id.into_iter().fold(start, |start, id| start.id(id));
@@ -228,7 +233,7 @@ async fn start(onward: &Onward, arguments: Start) -> Result<String> {
         let start = start.signal(name.as_str(), &value);
         id.into_iter().fold(start, |start, id| start.signal_id(id))
     });
-    json(&Id { id: start.await?.id() })
+    Ok(start.await?)
 }
 
 async fn wait(onward: &Onward, Wait { run, status, state }: Wait) -> Result<String> {
@@ -312,6 +317,12 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("restart_children", "false"),
     ("include_outcome_unknown", "false"),
     ("is_looked_up", "false"),
+    ("below", "false"),
+    ("kinds", "[]"),
+    ("buckets", "0"),
+    ("all", "false"),
+    ("dry_run", "false"),
+    ("bulk_id", "\"\""),
 ];
 
 /// Executes a verb of the API table. A run may be named by its id, and the namespace is that of the bridge.

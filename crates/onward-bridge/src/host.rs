@@ -175,7 +175,7 @@ impl Host {
     }
 }
 
-/// Tells the shell if the result of its function is no longer needed.
+/// Cancels the function of the shell if its result is no longer needed.
 struct JobGuard {
     number: u64,
     host: Arc<Host>,

@@ -212,7 +212,7 @@ impl Bridge {
     }
 
     /// Sets the function that is called when there is work, on a thread of the bridge; then not again before a [`Bridge::take`]
-    /// has returned fewer items than it was asked for. It must not call the bridge.
+    /// has returned fewer items than its maximum. It must not call the bridge.
     pub fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.inner.host.queue.set_wake(Arc::new(wake));
     }
