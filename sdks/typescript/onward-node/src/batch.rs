@@ -34,7 +34,7 @@ fn write_one(text: &mut String, work: &Work) -> std::fmt::Result {
         Work::Step(StepJob { job, run, function, name, attempt, idempotency_key, trace }) => {
             let (undo, number) = match function {
                 Function::Step(call) => (0, u64::from(*call)),
-                Function::Undo(number) => (1, u64::from(*number)),
+                Function::Undo(number) => (1, *number),
             };
             let (name, key) = (quoted(name), quoted(idempotency_key));
             write!(text, "[3,{job},{run},{undo},{number},{name},{attempt},{key},{}]", optional(trace.as_deref()))
@@ -64,7 +64,7 @@ pub fn write_called(called: Result<Called, BridgeError>) -> String {
         Ok(Called::Step(StepJob { job, function, attempt, idempotency_key, trace, .. })) => {
             let call = match function {
                 Function::Step(call) => u64::from(call),
-                Function::Undo(number) => u64::from(number),
+                Function::Undo(number) => number,
             };
             format!("[3,{call},{job},{attempt},{},{}]", quoted(&idempotency_key), optional(trace.as_deref()))
         }
