@@ -6,8 +6,9 @@
 import asyncio
 import tempfile
 from datetime import timedelta
+from typing import Any
 
-from onward import Ctx, Onward, RunHandle, workflow
+from onward import Call, Ctx, Onward, RunHandle, workflow
 
 
 async def write_chapter(number: int, topic: str) -> str:
@@ -28,10 +29,11 @@ async def write(ctx: Ctx, topic: str) -> list[str]:
         # The lower index in the log wins, now and on every replay.
         review = ctx.signal("review", str).recv()
         timer = ctx.sleep(timedelta(minutes=10))
-        _, pending = await asyncio.wait({review, timer}, return_when=asyncio.FIRST_COMPLETED)
-        for call in pending:
-            call.cancel()
-        if not review.done() or review.cancelled() or review.result() == "done":
+        calls: list[Call[Any]] = [review, timer]
+        done, losers = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        for loser in losers:
+            loser.cancel()
+        if review not in done or review.result() == "done":
             return book
 
 
