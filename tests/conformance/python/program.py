@@ -246,6 +246,14 @@ async def select(ctx: Ctx, given: dict[str, Any]) -> Any:
     return [first, answer]
 
 
+@kind("race-arrival")
+async def race_arrival(ctx: Ctx, _: Any) -> Any:
+    ctx.state["ready"] = True
+    first = await race(ctx.signal("x").recv(), ctx.signal("y").recv())
+    await ctx.signal("end").recv()
+    return first
+
+
 @kind("race-order")
 async def race_order(ctx: Ctx, _: Any) -> Any:
     await ctx.signal("go").recv()
@@ -584,15 +592,11 @@ async def keeps_signals(ctx: Ctx, given: Any) -> Any:
 # ---- agents ----
 
 
-def numbered(name: str) -> Any:
-    return agent(name)
-
-
 @kind("turns", agent)
 async def turns(ctx: AgentCtx, count: int) -> Any:
     async def turn(number: int) -> Any:
         await does(ctx, f"turn-{number}")
-        ctx.append("note", f"turn {number}")
+        ctx.append("system", f"turn {number}")
         return Next(number + 1) if number + 1 < count else Done([number + 1, ctx.entry_count()])
 
     return await ctx.turns(0, turn)
@@ -620,8 +624,8 @@ async def checkpoints(ctx: AgentCtx, count: int) -> Any:
 @kind("entries", agent)
 async def entries(ctx: AgentCtx, _: Any) -> Any:
     first = ctx.append("user", "hello")
-    once = ctx.append("note", {"n": 1}, key="only")
-    again = ctx.append("note", {"n": 1}, key="only")
+    once = ctx.append("system", {"n": 1}, key="only")
+    again = ctx.append("system", {"n": 1}, key="only")
     ctx.state["ready"] = True
     await ctx.signal("go").recv()
     taken = ctx.take_in()
@@ -713,7 +717,7 @@ async def answer(onward: Onward, line: str) -> None:
 
 
 async def main() -> None:
-    options: dict[str, Any] = {"workflows": workflows, "tasks": tasks, "agents": AGENTS, "threads": 1, "check_replay": "every"}
+    options: dict[str, Any] = {"workflows": workflows, "tasks": tasks, "agents": [] if "NOAG" in os.environ else AGENTS, "threads": 1, "check_replay": "every"}
     if model := os.environ.get("CONFORMANCE_MODEL"):
         provider = {"api_format": "openai", "base_url": f"{model}/v1"}
         options["models"] = {"providers": {"p": provider}, "models": {"scripted": {"provider": "p"}}}
