@@ -146,15 +146,17 @@ class Host:
         except Stopped:
             run.is_stopped = True
         turns.play(run)
-        task = run.task
-        if task is None or task.done():
-            turns.run = run
-            try:
-                played.append((run.number, run.end()))
-            finally:
-                turns.run = None
-        else:
-            played.append((run.number, None))
+        played.append((run.number, self.end_of(run)))
+
+    def end_of(self, run: Run) -> tuple[bool, str] | None:
+        """Returns how the code of a run ended. Apart, because frames of `play` are in tracebacks and must not keep the task."""
+        if run.task is not None and not run.task.done():
+            return None
+        self.turns.run = run
+        try:
+            return run.end()
+        finally:
+            self.turns.run = None
 
     async def code(self, run: Run, input: str) -> Any:
         """The coroutine of a run."""
