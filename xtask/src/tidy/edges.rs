@@ -77,6 +77,7 @@ const EDGES: &[Edges] = &[
     ),
     // It opens every store that a package of another language can name.
     edges("onward-bridge", &["onward-core", "onward-store", "onward-store-postgres", "onward"], &[]),
+    edges("onward-node", &["onward-bridge"], &[]),
     edges("onward-python", &["onward-bridge"], &[]),
     edges("examples", &["onward", "onward-llm", "onward-llm-scripted", "onward-mcp", "onward-server"], &[]),
     edges("xtask", &[], &[]),
