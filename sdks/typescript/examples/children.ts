@@ -1,15 +1,37 @@
-/** A run that starts others and collects their results. */
+/** Child workflows: runs that another run starts, and whose results are inputs of the parent. */
 
-import { Onward, workflow } from "onward";
+import { Onward, fatal, workflow } from "onward";
+import { directory } from "./directory.js";
 
-const chapter = workflow("chapter", async (ctx, title: string) => {
-  return await ctx.step("write", () => `${title}: ${title.length} letters`);
+const photo = workflow("photo", async (ctx, name: string) => {
+  const pace = name === "slow" ? await ctx.signal<string>("pace").recv() : "usual";
+  return ctx.step("resize", () => resize(name, pace));
 });
 
-const book = workflow("book", async (ctx, titles: string[]) => {
-  return await Promise.all(titles.map((title, n) => ctx.child(chapter, title, { id: `${ctx.runId}/chapter-${n}` })));
+const album = workflow("album", async (ctx, names: string[]) => {
+  const photos = names.map((name) => ctx.child(photo, name, { id: `photo-${name}` }));
+  const sizes = await Promise.allSettled(photos);
+  const bytes = sizes.reduce((sum, size) => (size.status === "fulfilled" ? sum + size.value : sum), 0);
+  const failures = sizes.flatMap((size) => (size.status === "rejected" ? [(size.reason as Error).message] : []));
+
+  // A handle is also a promise: signal the child, cancel it, or await it later.
+  const slow = ctx.child(photo, "slow");
+  slow.signal("pace", "double");
+  return `${bytes} bytes, then ${await slow}; failed: ${JSON.stringify(failures)}`;
 });
 
-await using onward = await Onward.embedded("memory:", { workflows: [book, chapter] });
-const run = await onward.start(book, ["Start", "Middle", "End"], { id: "book-1" });
-console.log((await run.result()).join("\n"));
+async function resize(name: string, pace: string): Promise<number> {
+  if (name === "broken") throw fatal("not a photo");
+  console.log(`resized ${name} at ${pace} pace`);
+  return 100;
+}
+
+await using onward = await Onward.embedded(directory(), { workflows: [album, photo] });
+const run = await onward.start(album, ["beach", "broken", "sunset"], { id: "album-1" });
+console.log(`album: ${await run.result()}`);
+
+interface Page {
+  runs: { key: { id: string }; kind: string; status: string }[];
+}
+const { runs } = await onward.execute<Page>("list_runs");
+for (const line of runs.map(({ key, kind, status }) => `${key.id} ${kind} ${status}`).sort()) console.log(line);

@@ -1,17 +1,37 @@
-/** Compensations undo what was done, latest first, when the run fails. */
+/** Compensation: completed steps are undone, latest first, when the run fails. */
 
-import { Onward, RunFailed, workflow } from "onward";
+import { Onward, RunFailed, fatal, workflow } from "onward";
+import { directory } from "./directory.js";
 
-const trip = workflow("trip", async (ctx) => {
-  for (const what of ["flight", "hotel"]) {
-    await ctx.step(`book ${what}`, () => console.log(`book ${what}`));
-    ctx.onFailure(`cancel ${what}`, () => console.log(`cancel ${what}`));
+const trip = workflow("trip", async (ctx, city: string) => {
+  const flight = await ctx.step("book-flight", () => book("flight", city));
+  // Registered after the booking is recorded, so only real bookings are canceled.
+  ctx.onFailure("cancel-flight", () => cancel(flight));
+
+  const hotel = await ctx.step("book-hotel", () => book("hotel", city));
+  ctx.onFailure("cancel-hotel", () => cancel(hotel));
+
+  const car = await ctx.step("book-car", () => book("car", city));
+  return `all booked, down to the ${car}`;
+});
+
+async function book(what: string, city: string): Promise<string> {
+  if (what === "car" && city === "Venice") throw fatal("no roads here", { code: "no_cars" });
+  console.log(`booked a ${what} in ${city}`);
+  return `${what} in ${city}`;
+}
+
+async function cancel(booking: string): Promise<void> {
+  console.log(`canceled the ${booking}`);
+}
+
+await using onward = await Onward.embedded(directory(), { workflows: [trip] });
+for (const city of ["Lisbon", "Venice"]) {
+  const run = await onward.start(trip, city);
+  try {
+    console.log(await run.result());
+  } catch (error) {
+    if (!(error instanceof RunFailed)) throw error;
+    console.log(`error[${error.failure.code}]: ${error.failure.message}`);
   }
-  throw new Error("no car is free");
-});
-
-await using onward = await Onward.embedded("memory:", { workflows: [trip] });
-const run = await onward.start(trip);
-await run.result().catch((error: unknown) => {
-  if (error instanceof RunFailed) console.log(`failed: ${error.failure.message}`);
-});
+}

@@ -1,25 +1,12 @@
 /** Agents against the scripted model server: turns, tools from schemas, approvals, streams, and a crash in the middle. */
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { dirname, join } from "node:path";
-import { createInterface } from "node:readline";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { Agent, Onward, agent, tool, type ConnectOptions } from "onward";
 import { z } from "zod";
-import { directory } from "./kit.js";
+import { directory, scriptedModel } from "./kit.js";
 
 const url = await scriptedModel();
-
-/** Starts the scripted model of this repository. */
-async function scriptedModel(): Promise<string> {
-  const program = join(dirname(process.env["ONWARD_BIN"] ?? ""), "scripted-model");
-  const child = spawn(program, ["0"], { stdio: ["ignore", "pipe", "inherit"] });
-  after(() => child.kill());
-  const [line] = (await once(createInterface(child.stdout), "line")) as [string];
-  return (JSON.parse(line) as { url: string }).url;
-}
 
 interface Part {
   text?: string;
