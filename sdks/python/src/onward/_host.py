@@ -140,26 +140,31 @@ class Host:
             if work[0] == ANSWER:
                 run.answer(work[2], work[3], work[4])
             elif work[0] == START:
-                run.begin(self.code(run, work[3]))
+                self.begin_code(run, work[3])
             else:
                 run.answer_update(work[2], work[3], loads(work[4]))
         except Stopped:
             run.is_stopped = True
         turns.play(run)
-        task = run.task
-        if task is None or task.done():
-            turns.run = run
-            try:
-                played.append((run.number, run.end()))
-            finally:
-                turns.run = None
-        else:
-            played.append((run.number, None))
+        played.append((run.number, self.end_of(run)))
 
-    async def code(self, run: Run, input: str) -> Any:
-        """The coroutine of a run."""
+    def begin_code(self, run: Run, input: str) -> None:
         workflow = run.workflow
-        return await workflow.call(AgentCtx(run) if workflow.is_agent else Ctx(run), loads(input))
+        try:
+            code = workflow.call(AgentCtx(run) if workflow.is_agent else Ctx(run), loads(input))
+        except Exception as error:  # the input does not have the annotated type
+            code = raised(error)
+        run.begin(code)
+
+    def end_of(self, run: Run) -> tuple[bool, str] | None:
+        """Returns how the code of a run ended. Apart, because frames of `play` are in tracebacks and must not keep the task."""
+        if run.task is not None and not run.task.done():
+            return None
+        self.turns.run = run
+        try:
+            return run.end()
+        finally:
+            self.turns.run = None
 
     def close_run(self, number: int) -> None:
         run = self.runs.pop(number, None)
@@ -409,6 +414,10 @@ class Host:
         self.replies.clear()
         if self.executor is not None:
             self.executor.shutdown(wait=False, cancel_futures=True)
+
+
+async def raised(error: Exception) -> None:
+    raise error
 
 
 def named_result(error: ValueInvalid, info: StepInfo | None) -> ValueInvalid:

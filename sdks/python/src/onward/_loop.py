@@ -169,6 +169,7 @@ class TurnLoop(_Loop):  # type: ignore[misc]
         ready = self.ready
         self.run = run
         count = 0
+        handle: Handle | None
         try:
             while ready:
                 handle = ready.popleft()
@@ -187,6 +188,8 @@ class TurnLoop(_Loop):  # type: ignore[misc]
         finally:
             self.run = None
             ready.clear()
+            # Tracebacks of the code have this frame: without this, a handle, its future and the traceback are a cycle.
+            handle = callback = None
 
     def current(self) -> Run:
         run = self.run
