@@ -22,6 +22,7 @@ mod supply;
 mod test;
 mod tidy;
 mod torture;
+mod typescript;
 
 use std::process::ExitCode;
 
@@ -34,8 +35,8 @@ usage: cargo xtask <command>
 
 commands:
   test [PART..]         run all checks, or only these parts: format, lints, tidy, docs, supply, tests, 'doc tests', examples,
-                        pages (the commands of docs/http.md, and a worker written from docs/protocol.md), sdks, ag-ui (the official
-                        client), models (foreign packages and servers), grpc (foreign clients), metrics, openapi (a fuzzer over HTTP),
+                        pages (the commands of docs/http.md, and a worker written from docs/protocol.md), sdks, typescript (the npm
+                        package), ag-ui (the official client), models (foreign packages and servers), grpc (foreign clients), metrics, openapi (a fuzzer over HTTP),
                         openapi-clients (generated clients), console (the web console in Chromium)
   tidy [--write]        check the rules that no compiler checks; --write updates docs/invariants.md, docs/protocol-types.md
                         and the counts in xtask/src/tidy/prose.txt

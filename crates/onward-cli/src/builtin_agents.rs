@@ -98,6 +98,12 @@ impl BuiltinAgents {
         self.agents.keys().map(String::as_str)
     }
 
+    /// Returns the agent to suggest first: one that needs no MCP server, if there is one.
+    pub fn first_agent(&self) -> Option<&str> {
+        let (name, _) = self.agents.iter().min_by_key(|(_, settings)| !settings.mcp.is_empty())?;
+        Some(name)
+    }
+
     /// Registers all models and agents with one worker. Fails if an MCP server does not answer.
     pub async fn equip(&self, builder: Builder) -> Result<Builder> {
         let mut builder = self.equip_plain(builder);

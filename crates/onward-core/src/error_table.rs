@@ -10,7 +10,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consequence {
     /// The request cannot succeed; a retry changes nothing.
-    TellCaller,
+    Fail,
     /// The lease is lost: drop the cached run and stop working on it.
     StopRun,
     /// The same call may succeed later.
@@ -181,241 +181,241 @@ impl From<ErrorCode> for String {
 // Name, code, HTTP status, consequence, meaning => hint.
 error_table! {
     // Runs
-    RunNotFound "run_not_found" 404 TellCaller "There is no run of this id"
+    RunNotFound "run_not_found" 404 Fail "There is no run of this id"
         => "list the runs of this store with `onward run list`";
-    RunExists "run_exists" 409 TellCaller "The id belongs to a run with another kind or input"
+    RunExists "run_exists" 409 Fail "The id belongs to a run with another kind or input"
         => "use another id, or start with the same kind and input to get the existing run";
-    RunClosed "run_closed" 409 TellCaller "The run has ended"
-        => "a closed run takes no more inputs; start a new one";
-    RunPaused "run_paused" 409 TellCaller "The run is paused, so its worker could not commit"
+    RunClosed "run_closed" 409 Fail "The run has ended"
+        => "start a new run; a closed run accepts no input";
+    RunPaused "run_paused" 409 Fail "The run is paused, so its worker could not commit"
         => "see the reason with `onward run show`, then continue it with `onward run resume`";
-    BudgetExhausted "budget_exhausted" 409 TellCaller "The run has exhausted its budget; the message names the limit"
+    BudgetExhausted "budget_exhausted" 409 Fail "The run has exhausted its budget; the message names the limit"
         => "raise the budget with `onward run resume ID --budget tokens=N`";
-    RunNotPaused "run_not_paused" 409 TellCaller "The run is not paused"
+    RunNotPaused "run_not_paused" 409 Fail "The run is not paused"
         => "check its status with `onward run show`; only a paused run can be resumed";
-    ApprovalNeeded "approval_needed" 409 TellCaller "The run is paused until approvals of a copied log are decided again"
+    ApprovalNeeded "approval_needed" 409 Fail "The run is paused until approvals of a copied log are decided again"
         => "decide them (`onward approval list`): the run continues once all are approved and stays paused if one is declined";
-    ChildBehindApproval "child_behind_approval" 409 TellCaller
+    ChildBehindApproval "child_behind_approval" 409 Fail
         "The copy would start a child again that was started after an approval"
         => "reset to a point before that event to request the approval again, or fork and await the child";
-    RunIsTask "run_is_task" 409 TellCaller
+    RunIsTask "run_is_task" 409 Fail
         "The run is a standalone task, without signals, updates, queries, pauses or running on demand"
         => "cancel it with POST /v1/tasks/ID/cancel; a standalone task takes no other input";
-    EntryKeyTaken "entry_key_taken" 409 TellCaller "The idempotency key belongs to another entry of the conversation"
+    EntryKeyTaken "entry_key_taken" 409 Fail "The idempotency key belongs to another entry of the conversation"
         => "use another key: a key belongs to one role and content";
-    EntryNotFound "entry_not_found" 404 TellCaller "The conversation has no such entry"
+    EntryNotFound "entry_not_found" 404 Fail "The conversation has no such entry"
         => "list the ids with `onward run entries RUN`; entries that a fork shares with a deleted run are gone";
-    NoCheckpoint "no_checkpoint" 409 TellCaller "The conversation cannot continue from this entry"
+    NoCheckpoint "no_checkpoint" 409 Fail "The conversation cannot continue from this entry"
         => "name a later entry, or start another run";
-    BranchPending "branch_pending" 409 TellCaller "Another branch of the conversation was requested and not taken yet"
+    BranchPending "branch_pending" 409 Fail "Another branch of the conversation was requested and has not been executed yet"
         => "wait until the agent has taken that branch (`onward run resume` if it is paused), read its conversation and retry";
-    TaskNotFound "task_not_found" 404 TellCaller "There is no standalone task of this id"
+    TaskNotFound "task_not_found" 404 Fail "There is no standalone task of this id"
         => "look for a task of a workflow in its run";
-    AttributeInvalid "attribute_invalid" 400 TellCaller "An attribute is too long, or there are too many"
+    AttributeInvalid "attribute_invalid" 400 Fail "An attribute is too long, or there are too many"
         => "keep data in the input or the state; attributes are for finding runs";
-    WaitAbandoned "wait_abandoned" 409 TellCaller "The run no longer waits for this approval or promise"
-        => "nothing was decided; see `onward run show` for what the run waits for";
-    MessageInvalid "message_invalid" 400 TellCaller "A gRPC message cannot be decoded"
+    WaitAbandoned "wait_abandoned" 409 Fail "The run no longer waits for this approval or promise"
+        => "see `onward run show` for what the run waits for; nothing was decided";
+    MessageInvalid "message_invalid" 400 Fail "A gRPC message cannot be decoded"
         => "see the .proto file, which reflection serves";
-    MessageEmpty "message_empty" 400 TellCaller "A message to an agent is empty"
+    MessageEmpty "message_empty" 400 Fail "A message to an agent is empty"
         => "send a text or at least one block with content";
-    AttachmentInvalid "attachment_invalid" 400 TellCaller "A message has an attachment that no model could be shown"
+    AttachmentInvalid "attachment_invalid" 400 Fail "A message has an attachment that no model could be shown"
         => "upload the bytes with `POST /v1/attachments` and use the hash that it returns; see docs/guide/models.md";
-    FilterEmpty "filter_empty" 400 TellCaller "A bulk operation has no filter"
+    FilterEmpty "filter_empty" 400 Fail "A bulk operation has no filter"
         => "name a kind, version, status, attribute or time, or select all runs with `all`";
-    ImportInvalid "import_invalid" 422 TellCaller "The lines are not the format of an export"
+    ImportInvalid "import_invalid" 422 Fail "The lines are not the format of an export"
         => "import whole lines, as `onward export` writes them";
-    NotConfirmed "not_confirmed" 400 TellCaller "A bulk operation was not confirmed";
-    RunNotFailed "run_not_failed" 409 TellCaller "The run has not failed and cannot be retried"
+    NotConfirmed "not_confirmed" 400 Fail "A bulk operation was not confirmed";
+    RunNotFailed "run_not_failed" 409 Fail "The run has not failed and cannot be retried"
         => "use `onward run fork`, which continues any run from any point";
-    RunReset "run_reset" 409 TellCaller "The run was reset before; the message names its successor"
+    RunReset "run_reset" 409 Fail "The run was reset before; the message names its successor"
         => "reset the run that replaced it, or fork this one, which keeps both";
-    FailureHandled "failure_handled" 409 TellCaller "The code continued after the failure, so the run cannot be retried"
+    FailureHandled "failure_handled" 409 Fail "The code continued after the failure, so the run cannot be retried"
         => "use `onward run reset` to continue from a point that you choose; compensated steps are not repeated otherwise";
-    ForkPointInvalid "fork_point_invalid" 422 TellCaller "The log cannot be copied up to this event"
+    ForkPointInvalid "fork_point_invalid" 422 Fail "The log cannot be copied up to this event"
         => "choose an event at which a commit ends (`onward run events`)";
-    LogInvalid "log_invalid" 422 TellCaller "A complete log violates the rules of logs"
+    LogInvalid "log_invalid" 422 Fail "A complete log violates the rules of logs"
         => "check the source of the log; nothing was written";
     RunContinued "run_continued" 409 StopRun "The answer belongs to an earlier generation of the run"
         => "retry against the current generation; the run has begun a new log";
-    RunFailed "run_failed" 422 TellCaller "The awaited run ended with a failure"
+    RunFailed "run_failed" 422 Fail "The awaited run ended with a failure"
         => "look at the log with `onward run events`; `error.failure()` has the code, causes and details";
-    NoCompatibleWorker "no_compatible_worker" 409 TellCaller "No connected worker has the kind and version of the run"
+    NoCompatibleWorker "no_compatible_worker" 409 Fail "No connected worker has the kind and version of the run"
         => "start a worker that has it; the run waits and nothing is lost";
-    QueryUnanswered "query_unanswered" 409 TellCaller "No worker answered the query"
+    QueryUnanswered "query_unanswered" 409 Fail "No worker answered the query"
         => "retry the query";
-    RunBusy "run_busy" 409 TellCaller "The run cannot be deleted now, or another worker holds it"
+    RunBusy "run_busy" 409 Fail "The run cannot be deleted now, or another worker holds it"
         => "end it with `onward run terminate`, wait for its children, and retry; only a closed run can be deleted";
-    RunExternal "run_external" 409 TellCaller "The run belongs to an external engine"
+    RunExternal "run_external" 409 Fail "The run belongs to an external engine"
         => "use the engine that owns this run";
-    RunNotExternal "run_not_external" 409 TellCaller "The run is not one of an external engine"
+    RunNotExternal "run_not_external" 409 Fail "The run is not one of an external engine"
         => "append only to external runs; the code of this run belongs to Onward";
-    RootRunDiffers "root_run_differs" 409 TellCaller "The id of a child would place it in another database than its parent"
+    RootRunDiffers "root_run_differs" 409 Fail "The id of a child would place it in another database than its parent"
         => "begin the child's id with its parent's up to the first `/`, or omit the id to get a generated one";
-    LogConflict "log_conflict" 409 TellCaller "The log of an external run does not end at the expected index"
+    LogConflict "log_conflict" 409 Fail "The log of an external run does not end at the expected index"
         => "read on from there and append again; another writer was first";
-    WaitTimedOut "wait_timed_out" 504 TellCaller "`onward run wait --timeout` ended before the run";
+    WaitTimedOut "wait_timed_out" 504 Fail "`onward run wait --timeout` ended before the run";
     // Approvals, promises, updates and queries
-    IdTaken "id_taken" 409 TellCaller "The signal, update, decision or resolution id was used before with other content"
+    IdTaken "id_taken" 409 Fail "The signal, update, decision or resolution id was used before with other content"
         => "use another id for different content; the recorded content stands";
-    SignalLost "signal_lost" 409 TellCaller "The approval or promise was already answered, or its deadline passed"
-        => "the first answer stands; this one was not recorded";
-    WaitNotFound "wait_not_found" 404 TellCaller "There is no such approval or promise"
+    SignalLost "signal_lost" 409 Fail "The approval or promise was already answered, or its deadline passed"
+        => "read the first answer with `onward run show`; this one was not recorded";
+    WaitNotFound "wait_not_found" 404 Fail "There is no such approval or promise"
         => "list the open approvals with `onward approval list`";
-    CallIdInvalid "call_id_invalid" 400 TellCaller "The text is not the id of an approval, promise or task"
+    CallIdInvalid "call_id_invalid" 400 Fail "The text is not the id of an approval, promise or task"
         => "use the form RUN~GENERATION~CALL; `onward approval list` shows open approvals";
-    TaskNotQuarantined "task_not_quarantined" 409 TellCaller "The task is not in quarantine"
+    TaskNotQuarantined "task_not_quarantined" 409 Fail "The task is not in quarantine"
         => "wait: only a quarantined task needs a manual retry";
-    NotADecider "not_a_decider" 403 TellCaller "This person may not decide the approval"
+    NotADecider "not_a_decider" 403 Fail "This person may not decide the approval"
         => "ask one of the deciders that the approval names";
-    IdReserved "id_reserved" 400 TellCaller "The decision or resolution id is reserved"
+    IdReserved "id_reserved" 400 Fail "The decision or resolution id is reserved"
         => "use another id";
-    UpdateUnanswered "update_unanswered" 409 TellCaller "The run ended before its code answered the update"
+    UpdateUnanswered "update_unanswered" 409 Fail "The run ended before its code answered the update"
         => "see `onward run show` for how the run ended";
-    UnknownQuery "unknown_query" 404 TellCaller "The run's code has no query of this name"
+    UnknownQuery "unknown_query" 404 Fail "The run's code has no query of this name"
         => "register it with `ctx.query(name, ..)`; the code must have reached that call";
-    AnswerFailed "answer_failed" 422 TellCaller "The run's code answered a query or an update with a failure"
+    AnswerFailed "answer_failed" 422 Fail "The run's code answered a query or an update with a failure"
         => "read the handler's code and message with `error.failure()`; the run continues";
     // Values and names
-    NameInvalid "name_invalid" 400 TellCaller "A name, run id or namespace is invalid"
-        => "1 to 255 bytes of UTF-8 without control characters";
-    IdInvalid "id_invalid" 400 TellCaller "A signal, decision, resolution or update id, or a decider, is invalid"
-        => "1 to 255 bytes of UTF-8 without control characters";
-    TextTooLong "text_too_long" 400 TellCaller "A reason, feedback or pause message is too long"
+    NameInvalid "name_invalid" 400 Fail "A name, run id or namespace is invalid"
+        => "use 1 to 255 bytes of UTF-8 without control characters";
+    IdInvalid "id_invalid" 400 Fail "A signal, decision, resolution or update id, or a decider, is invalid"
+        => "use 1 to 255 bytes of UTF-8 without control characters";
+    TextTooLong "text_too_long" 400 Fail "A reason, feedback or pause message is too long"
         => "keep long texts elsewhere and pass a reference";
-    ContextMisused "context_misused" 409 TellCaller "Code in another language used the context of a workflow outside of its run's code"
+    ContextMisused "context_misused" 409 Fail "Code in another language used the context of a workflow outside of its run's code"
         => "use it only in the workflow's own code, not in a step, a task, a query, another thread, or after the end";
-    ProcessForked "process_forked" 409 TellCaller "The process was forked after Onward was started in its parent"
+    ProcessForked "process_forked" 409 Fail "The process was forked after Onward was started in its parent"
         => "start Onward after the fork, in each process that uses it; with multiprocessing, use the start method `spawn`";
-    ValueInvalid "value_invalid" 400 TellCaller "A value cannot be converted to JSON, or JSON to the expected type"
+    ValueInvalid "value_invalid" 400 Fail "A value cannot be converted to JSON, or JSON to the expected type"
         => "use a value that both sides read and write as JSON with serde; floats must be finite, and `Some(None)` and `Some(())` are not allowed";
-    PayloadInvalid "payload_invalid" 400 TellCaller "The payload is not JSON"
+    PayloadInvalid "payload_invalid" 400 Fail "The payload is not JSON"
         => "put text in quotes, or send data that is not JSON with its type, such as `text/plain`";
-    PayloadTooLarge "payload_too_large" 413 TellCaller "An input, result, signal or state value exceeds the limit"
+    PayloadTooLarge "payload_too_large" 413 Fail "An input, result, signal or state value exceeds the limit"
         => "store large data elsewhere and pass a reference";
-    InputInvalid "input_invalid" 400 TellCaller "The input does not match the schema of its kind, and nothing was started"
+    InputInvalid "input_invalid" 400 Fail "The input does not match the schema of its kind, and nothing was started"
         => "see `GET /v1/kinds/KIND` for its schema";
-    KindReserved "kind_reserved" 400 TellCaller "A run cannot have a kind that begins with `task:`"
+    KindReserved "kind_reserved" 400 Fail "A run cannot have a kind that begins with `task:`"
         => "start them with `POST /v1/tasks`; begin no kind of workflow with `task:`";
-    BudgetTooLarge "budget_too_large" 403 TellCaller "A start or resume requests more than a ceiling allows"
+    BudgetTooLarge "budget_too_large" 403 Fail "A start or resume requests more than a ceiling allows"
         => "set a lower limit; ceilings are per namespace in the settings and per key";
-    KindInternal "kind_internal" 403 TellCaller "Callers may not start runs or tasks of an internal kind"
+    KindInternal "kind_internal" 403 Fail "Callers may not start runs or tasks of an internal kind"
         => "start the agent or workflow that uses it; `GET /v1/kinds` lists what callers may start";
-    KindNotFound "kind_not_found" 404 TellCaller "The namespace has no kind of this name"
+    KindNotFound "kind_not_found" 404 Fail "The namespace has no kind of this name"
         => "see GET /v1/kinds for the kinds with schemas or workers";
-    PayloadUnreadable "payload_unreadable" 500 TellCaller "A codec could not encode or decode a payload"
+    PayloadUnreadable "payload_unreadable" 500 Fail "A codec could not encode or decode a payload"
         => "keep encryption keys for as long as payloads that they encrypted are read";
-    CursorInvalid "cursor_invalid" 400 TellCaller "The cursor was not returned by this store"
+    CursorInvalid "cursor_invalid" 400 Fail "The cursor was not returned by this store"
         => "start without a cursor; a cursor is valid only for the query that returned it";
-    IndexOutOfRange "index_out_of_range" 400 TellCaller "The log of this generation has no event with this index"
+    IndexOutOfRange "index_out_of_range" 400 Fail "The log of this generation has no event with this index"
         => "use an index below `event_count` of the run";
     // Programs and workers
-    HelloMissing "hello_missing" 409 TellCaller "A worker sent frames over HTTP without a connection"
+    HelloMissing "hello_missing" 409 Fail "A worker sent frames over HTTP without a connection"
         => "send hello again; a session ends with its server or its lease";
-    HelloOvertaken "hello_overtaken" 409 TellCaller "The `hello` of a worker arrived after that of a later connection"
+    HelloOvertaken "hello_overtaken" 409 Fail "The `hello` of a worker arrived after that of a later connection"
         => "give every worker an id of its own";
-    ProtocolUnsupported "protocol_unsupported" 400 TellCaller "Worker and server use different versions of the worker protocol"
+    ProtocolUnsupported "protocol_unsupported" 400 Fail "Worker and server use different versions of the worker protocol"
         => "use an SDK of the server's version";
-    ServerUrlInvalid "server_url_invalid" 400 TellCaller "The address given to `Onward::connect` is invalid"
+    ServerUrlInvalid "server_url_invalid" 400 Fail "The address given to `Onward::connect` is invalid"
         => "use a URL like http://127.0.0.1:7400";
-    RegisterInvalid "register_invalid" 400 TellCaller "A registration on the builder is invalid";
-    SchemaInvalid "schema_invalid" 400 TellCaller "A worker declared an unacceptable schema and was refused"
+    RegisterInvalid "register_invalid" 400 Fail "A registration on the builder is invalid";
+    SchemaInvalid "schema_invalid" 400 Fail "A worker declared an unacceptable schema and was refused"
         => "see docs/guide/schemas.md for the supported schemas";
-    KeyInvalid "key_invalid" 400 TellCaller "The key given to `Onward::connect` is malformed"
+    KeyInvalid "key_invalid" 400 Fail "The key given to `Onward::connect` is malformed"
         => "copy the whole key as `onward key create` printed it";
-    OnlyChecked "only_checked" 400 TellCaller "The program was started by `onward check` and only replayed recorded runs"
+    OnlyChecked "only_checked" 400 Fail "The program was started by `onward check` and only replayed recorded runs"
         => "unset `ONWARD_CHECK` to start the program normally";
-    CheckFailed "check_failed" 400 TellCaller "`onward check` could not compare recorded runs with the program"
+    CheckFailed "check_failed" 400 Fail "`onward check` could not compare recorded runs with the program"
         => "unset `ONWARD_CHECK` to start the program normally";
-    UnknownKind "unknown_kind" 404 TellCaller "No workflow of this name and version is registered in this process"
+    UnknownKind "unknown_kind" 404 Fail "No workflow of this name and version is registered in this process"
         => "register it on the builder with `.workflow(&NAME, function)` or `.workflow(\"name\", function)`";
-    ShutDown "shut_down" 503 TellCaller "The engine was shut down"
+    ShutDown "shut_down" 503 Fail "The engine was shut down"
         => "start the engine again over the same store to continue the run; requests without a response may have been executed, so repeat them with the same id";
-    WorkerNotStarted "worker_not_started" 500 TellCaller "The threads for workflow code could not be started"
+    WorkerNotStarted "worker_not_started" 500 Fail "The threads for workflow code could not be started"
         => "raise the system's thread limit, or set fewer with `.threads(..)`";
     // Requests over HTTP
-    RouteNotFound "route_not_found" 404 TellCaller "There is no route at this path"
+    RouteNotFound "route_not_found" 404 Fail "There is no route at this path"
         => "see GET /openapi.json for all routes";
-    MethodNotAllowed "method_not_allowed" 405 TellCaller "The path does not accept this method"
+    MethodNotAllowed "method_not_allowed" 405 Fail "The path does not accept this method"
         => "use a method that the header Allow lists";
-    ContentTypeUnsupported "content_type_unsupported" 415 TellCaller "The body is not `application/json` in UTF-8"
+    ContentTypeUnsupported "content_type_unsupported" 415 Fail "The body is not `application/json` in UTF-8"
         => "send the header `Content-Type: application/json`, in UTF-8 and without Content-Encoding";
-    JsonInvalid "json_invalid" 400 TellCaller "The body is not the JSON of the route"
+    JsonInvalid "json_invalid" 400 Fail "The body is not the JSON of the route"
         => "see GET /openapi.json for the schema of every body";
-    JsonTooDeep "json_too_deep" 400 TellCaller "The body nests deeper than 64 levels"
+    JsonTooDeep "json_too_deep" 400 Fail "The body nests deeper than 64 levels"
         => "keep deep structures elsewhere, or as text";
-    BodyTooLarge "body_too_large" 413 TellCaller "The body exceeds the limit of the server"
+    BodyTooLarge "body_too_large" 413 Fail "The body exceeds the limit of the server"
         => "keep large data elsewhere and pass a reference";
-    BodyTooSlow "body_too_slow" 408 TellCaller "The body did not arrive in time"
+    BodyTooSlow "body_too_slow" 408 Fail "The body did not arrive in time"
         => "send the body faster, or change the limits in the server's settings";
-    BodyBroken "body_broken" 400 TellCaller "The connection broke while the body was read"
+    BodyBroken "body_broken" 400 Fail "The connection broke while the body was read"
         => "send the request again";
-    QueryInvalid "query_invalid" 400 TellCaller "A query parameter is unknown, duplicate or invalid"
+    QueryInvalid "query_invalid" 400 Fail "A query parameter is unknown, duplicate or invalid"
         => "see GET /openapi.json for the parameters of every route";
-    HeaderInvalid "header_invalid" 400 TellCaller "A header is invalid: `Onward-Namespace`, `Last-Event-ID` or `Host`"
+    HeaderInvalid "header_invalid" 400 Fail "A header is invalid: `Onward-Namespace`, `Last-Event-ID` or `Host`"
         => "send it once, as described in docs/http.md, or omit it";
-    HostRefused "host_refused" 403 TellCaller "The request uses a foreign host name"
+    HostRefused "host_refused" 403 Fail "The request uses a foreign host name"
         => "use localhost or its address; a server on loopback accepts no other name";
-    OriginRefused "origin_refused" 403 TellCaller "A page of another origin tried to change something"
+    OriginRefused "origin_refused" 403 Fail "A page of another origin tried to change something"
         => "send the request from a page of this server, or allow the origin with the setting `server.cors_origins`";
-    Csrf "csrf" 403 TellCaller "A request with the session of the console does not come from the console"
+    Csrf "csrf" 403 Fail "A request with the session of the console does not come from the console"
         => "send the header `X-Onward-Console: 1` from a page of this server, or use an API key";
-    Unauthenticated "unauthenticated" 401 TellCaller "The key is missing or invalid"
+    Unauthenticated "unauthenticated" 401 Fail "The key is missing or invalid"
         => "send one header `Authorization: Bearer onw_…`; create a key: `onward key create`";
-    NotAllowed "not_allowed" 403 TellCaller "The key is valid but not for this request"
+    NotAllowed "not_allowed" 403 Fail "The key is valid but not for this request"
         => "create a key for other scopes, namespaces, kinds and queues: `onward key create`";
     NotReady "not_ready" 503 Retry "The server cannot serve requests"
         => "retry in a moment; GET /readyz reports when the server is ready";
     // Server start
-    ListenRefused "listen_refused" 400 TellCaller "`onward server` does not listen on a public address without keys";
-    ListenFailed "listen_failed" 500 TellCaller "The server could not listen on the address";
-    StoreUnsupported "store_unsupported" 400 TellCaller "`onward server --store` names an unknown kind of store";
+    ListenRefused "listen_refused" 400 Fail "`onward server` does not listen on a public address without keys";
+    ListenFailed "listen_failed" 500 Fail "The server could not listen on the address";
+    StoreUnsupported "store_unsupported" 400 Fail "`onward server --store` names an unknown kind of store";
     // Keys
-    TlsFilesUnusable "tls_files_unusable" 500 TellCaller "The TLS certificate or its key cannot be used";
-    KeyFileUnusable "key_file_unusable" 500 TellCaller "The key file cannot be used";
-    KeyFileNotWritten "key_file_not_written" 500 TellCaller "The key file could not be written";
-    KeyNotFound "key_not_found" 404 TellCaller "The key file has no key of this id"
+    TlsFilesUnusable "tls_files_unusable" 500 Fail "The TLS certificate or its key cannot be used";
+    KeyFileUnusable "key_file_unusable" 500 Fail "The key file cannot be used";
+    KeyFileNotWritten "key_file_not_written" 500 Fail "The key file could not be written";
+    KeyNotFound "key_not_found" 404 Fail "The key file has no key of this id"
         => "list the ids with `onward key list`";
-    KeyEnded "key_ended" 409 TellCaller "The key is revoked or expired and cannot be rotated"
+    KeyEnded "key_ended" 409 Fail "The key is revoked or expired and cannot be rotated"
         => "create a new one with `onward key create`";
     // Webhooks
-    WebhookRefused "webhook_refused" 401 TellCaller "The webhook request was refused"
+    WebhookRefused "webhook_refused" 401 Fail "The webhook request was refused"
         => "see docs/operations.md for how to create and sign webhooks";
-    WebhookUnroutable "webhook_unroutable" 422 TellCaller "The body of a signed webhook does not name its run or signal"
+    WebhookUnroutable "webhook_unroutable" 422 Fail "The body of a signed webhook does not name its run or signal"
         => "check the webhook's pointers with `onward webhook list`";
-    WebhookFileUnusable "webhook_file_unusable" 500 TellCaller "The webhook file cannot be read, and all webhooks are refused";
-    WebhookFileNotWritten "webhook_file_not_written" 500 TellCaller "The webhook file could not be written";
-    WebhookNotFound "webhook_not_found" 404 TellCaller "There is no webhook of this name"
+    WebhookFileUnusable "webhook_file_unusable" 500 Fail "The webhook file cannot be read, and all webhooks are refused";
+    WebhookFileNotWritten "webhook_file_not_written" 500 Fail "The webhook file could not be written";
+    WebhookNotFound "webhook_not_found" 404 Fail "There is no webhook of this name"
         => "list webhooks with `onward webhook list`";
-    WebhookExists "webhook_exists" 409 TellCaller "A webhook of this name exists"
+    WebhookExists "webhook_exists" 409 Fail "A webhook of this name exists"
         => "change its secret with `onward webhook rotate`; for other changes, delete it first";
-    WebhookSecretInvalid "webhook_secret_invalid" 400 TellCaller "The secret of a webhook is invalid";
+    WebhookSecretInvalid "webhook_secret_invalid" 400 Fail "The secret of a webhook is invalid";
     // Command line, directory and database
-    DirectoryLocked "directory_locked" 409 TellCaller "A process has the directory open for writing"
+    DirectoryLocked "directory_locked" 409 Fail "A process has the directory open for writing"
         => "stop the process that has it open, or drop the other store; commands that only read work meanwhile";
-    Usage "usage" 400 TellCaller "The command line is invalid";
-    Io "io" 500 TellCaller "A file or stream could not be read or written";
-    Failed "failed" 500 TellCaller "The command failed for the reason in its message";
-    LogUnreadable "log_unreadable" 400 TellCaller "The file given to `onward replay` is not the log of a run";
-    ConfigInvalid "config_invalid" 400 TellCaller "A setting is unknown or its value is invalid";
-    DirectoryMissing "directory_missing" 404 TellCaller "The directory does not exist";
-    DatabaseNewer "database_newer" 500 TellCaller "The tables of the database belong to a newer version of Onward"
+    Usage "usage" 400 Fail "The command line is invalid";
+    Io "io" 500 Fail "A file or stream could not be read or written";
+    Failed "failed" 500 Fail "The command failed for the reason in its message";
+    LogUnreadable "log_unreadable" 400 Fail "The file given to `onward replay` is not the log of a run";
+    ConfigInvalid "config_invalid" 400 Fail "A setting is unknown or its value is invalid";
+    DirectoryMissing "directory_missing" 404 Fail "The directory does not exist";
+    DatabaseNewer "database_newer" 500 Fail "The tables of the database belong to a newer version of Onward"
         => "use the newer program; the database was not changed";
-    DatabaseUnusable "database_unusable" 500 TellCaller "The database or its address cannot be used"
+    DatabaseUnusable "database_unusable" 500 Fail "The database or its address cannot be used"
         => "check the address and the database name, and that the user may create a schema";
-    DatabaseUntrusted "database_untrusted" 500 TellCaller "The database does not satisfy the `sslmode` of its address"
+    DatabaseUntrusted "database_untrusted" 500 Fail "The database does not satisfy the `sslmode` of its address"
         => "set `sslrootcert` to the CA file and use the host name of the certificate; `sslmode=require` encrypts without verifying the certificate";
-    DirectoryNewer "directory_newer" 500 TellCaller "The directory was written by a newer version of Onward"
+    DirectoryNewer "directory_newer" 500 Fail "The directory was written by a newer version of Onward"
         => "use the newer program; the directory was not changed";
-    DirectoryForeign "directory_foreign" 500 TellCaller "The directory does not belong to Onward"
+    DirectoryForeign "directory_foreign" 500 Fail "The directory does not belong to Onward"
         => "choose an empty directory or one that Onward created";
-    DatabasesDiffer "databases_differ" 500 TellCaller "The list of databases is not the one over which the runs are sharded"
+    DatabasesDiffer "databases_differ" 500 Fail "The list of databases is not the one over which the runs are sharded"
         => "pass the same databases as at creation, all of them and in the same order";
-    DirectoryUnusable "directory_unusable" 500 TellCaller "The directory or a file in it cannot be read or written"
+    DirectoryUnusable "directory_unusable" 500 Fail "The directory or a file in it cannot be read or written"
         => "make the directory and its files readable and writable for this user";
     DiskFull "disk_full" 507 Retry "There is no space on the disk or within the size limit of the database"
         => "free disk space; writes then resume without a restart";
-    StoreReadOnly "store_read_only" 503 TellCaller "The store was opened for reading"
+    StoreReadOnly "store_read_only" 503 Fail "The store was opened for reading"
         => "write through the process that opened the store for writing";
     StoreStopped "store_stopped" 503 StopProcess "The store accepts no more writes in this process"
         => "check the disk and restart; acknowledged writes are durable";
@@ -433,41 +433,41 @@ error_table! {
         => "another worker has the run now; stop working on it";
     InputsUnread "inputs_unread" 409 Retry "A run tried to end with inputs that its code had not seen"
         => "deliver the inputs from there on to the code first";
-    CommitMalformed "commit_malformed" 422 TellCaller "A worker sent an invalid commit, or an external engine an invalid append"
+    CommitMalformed "commit_malformed" 422 Fail "A worker sent an invalid commit, or an external engine an invalid append"
         => "fix the worker: it violates the protocol (docs/protocol.md)";
-    TaskAttemptOver "task_attempt_over" 409 TellCaller "A worker reported an attempt that it no longer holds"
+    TaskAttemptOver "task_attempt_over" 409 Fail "A worker reported an attempt that it no longer holds"
         => "stop the attempt; the task has another result or another worker";
     // Models
-    ModelRateLimited "model_rate_limited" 429 TellCaller "The provider rate-limits the key";
-    ModelQuotaExhausted "model_quota_exhausted" 402 TellCaller "The account at the provider has no credit left";
-    ModelOverloaded "model_overloaded" 503 TellCaller "The provider of a model is overloaded";
-    ModelFailed "model_failed" 502 TellCaller "The provider of a model failed";
-    EmptyModelResponse "empty_model_response" 502 TellCaller "A model returned an empty answer";
-    ModelRequestRefused "model_request_refused" 422 TellCaller "The provider rejected the request";
-    ModelKeyRefused "model_key_refused" 502 TellCaller "The provider of a model rejected the key";
-    ContextTooLong "context_too_long" 422 TellCaller "The conversation is too long for the model";
-    ModelAnswerBroken "model_answer_broken" 502 TellCaller "The answer of a model broke off or is malformed";
-    ModelAnswerTooLarge "model_answer_too_large" 502 TellCaller "The answer of a model exceeds a limit";
-    ModelTimedOut "model_timed_out" 504 TellCaller "The answer of a model did not arrive in time";
-    ModelDisconnected "model_disconnected" 502 TellCaller "The connection to a model ended before the answer began";
-    ModelUnreachable "model_unreachable" 503 TellCaller "The provider of a model cannot be reached";
-    AttachmentMissing "attachment_missing" 422 TellCaller "The bytes of an attachment are not found by its hash";
-    AttachmentDamaged "attachment_damaged" 422 TellCaller "The bytes of an attachment do not match its hash";
-    AttachmentsDisabled "attachments_disabled" 404 TellCaller "The server has no folder for attachments"
+    ModelRateLimited "model_rate_limited" 429 Fail "The provider rate-limits the key";
+    ModelQuotaExhausted "model_quota_exhausted" 402 Fail "The account at the provider has no credit left";
+    ModelOverloaded "model_overloaded" 503 Fail "The provider of a model is overloaded";
+    ModelFailed "model_failed" 502 Fail "The provider of a model failed";
+    EmptyModelResponse "empty_model_response" 502 Fail "A model returned an empty answer";
+    ModelRequestRefused "model_request_refused" 422 Fail "The provider rejected the request";
+    ModelKeyRefused "model_key_refused" 502 Fail "The provider of a model rejected the key";
+    ContextTooLong "context_too_long" 422 Fail "The conversation is too long for the model";
+    ModelAnswerBroken "model_answer_broken" 502 Fail "The answer of a model broke off or is malformed";
+    ModelAnswerTooLarge "model_answer_too_large" 502 Fail "The answer of a model exceeds a limit";
+    ModelTimedOut "model_timed_out" 504 Fail "The answer of a model did not arrive in time";
+    ModelDisconnected "model_disconnected" 502 Fail "The connection to a model ended before the answer began";
+    ModelUnreachable "model_unreachable" 503 Fail "The provider of a model cannot be reached";
+    AttachmentMissing "attachment_missing" 422 Fail "The bytes of an attachment are not found by its hash";
+    AttachmentDamaged "attachment_damaged" 422 Fail "The bytes of an attachment do not match its hash";
+    AttachmentsDisabled "attachments_disabled" 404 Fail "The server has no folder for attachments"
         => "set `server.attachments` to a folder and restart the server, or send the bytes in the message as `base64`";
-    AttachmentUnreadable "attachment_unreadable" 503 TellCaller "The place of an attachment cannot be read at the moment";
-    UnknownModel "unknown_model" 404 TellCaller "The model is not in the table of models";
-    ModelKeyMissing "model_key_missing" 500 TellCaller "The key of a provider is not set";
+    AttachmentUnreadable "attachment_unreadable" 503 Fail "The place of an attachment cannot be read at the moment";
+    UnknownModel "unknown_model" 404 Fail "The model is not in the table of models";
+    ModelKeyMissing "model_key_missing" 500 Fail "The key of a provider is not set";
     // MCP servers
-    McpServerUnreachable "mcp_server_unreachable" 503 TellCaller "The MCP server cannot be started or reached";
-    McpServerGone "mcp_server_gone" 502 TellCaller "The MCP server is gone";
-    ToolTimedOut "tool_timed_out" 504 TellCaller "The MCP server did not answer in time";
-    ToolResultTooLarge "tool_result_too_large" 502 TellCaller "The MCP server returned too much";
-    ToolCallRefused "tool_call_refused" 422 TellCaller "The MCP server rejected a call";
-    ToolKeyRefused "tool_key_refused" 502 TellCaller "The MCP server rejected the credentials";
-    McpServerBroken "mcp_server_broken" 502 TellCaller "The MCP server violates the protocol";
+    McpServerUnreachable "mcp_server_unreachable" 503 Fail "The MCP server cannot be started or reached";
+    McpServerGone "mcp_server_gone" 502 Fail "The MCP server is gone";
+    ToolTimedOut "tool_timed_out" 504 Fail "The MCP server did not answer in time";
+    ToolResultTooLarge "tool_result_too_large" 502 Fail "The MCP server returned too much";
+    ToolCallRefused "tool_call_refused" 422 Fail "The MCP server rejected a call";
+    ToolKeyRefused "tool_key_refused" 502 Fail "The MCP server rejected the credentials";
+    McpServerBroken "mcp_server_broken" 502 Fail "The MCP server violates the protocol";
     // Failure codes
-    OutcomeUnknown "outcome_unknown" 409 TellCaller
+    OutcomeUnknown "outcome_unknown" 409 Fail
         "An attempt of an `at_most_once` task may have started, and its result is unknown"
         => "check whether the effect happened; execute it again with `--include-outcome-unknown` (`include_outcome_unknown`)";
 }

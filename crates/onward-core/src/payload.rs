@@ -24,7 +24,7 @@ pub const JSON: &str = "application/json";
 const SEALED: &str = "application/vnd.onward.sealed;key=";
 
 /// The prefix of an encrypted payload's text form.
-const SEALED_TEXT: &str = "sealed with key ";
+const SEALED_TEXT: &str = "encrypted with key ";
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Payload {
@@ -119,7 +119,7 @@ pub fn is_type(found: &str, wanted: &str) -> bool {
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(key) = self.sealed_with() {
-            return write!(f, "<{} bytes sealed with key {key}>", self.data.len());
+            return write!(f, "<{} bytes encrypted with key {key}>", self.data.len());
         }
         match std::str::from_utf8(&self.data) {
             Ok(text) if self.is_json() => f.write_str(text),

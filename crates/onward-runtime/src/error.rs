@@ -66,7 +66,7 @@ error_enum! {
         KindReserved { kind: Name } => KindReserved,
         #[error("`{kind}` is internal: only runs may start it")]
         KindInternal { kind: Name } => KindInternal,
-        #[error("query `{name}` of run {key} was not answered: its worker left")]
+        #[error("query `{name}` of run {key} was not answered in time, or its worker disconnected")]
         Unanswered { key: RunKey, name: Name } => QueryUnanswered,
         #[error("{why}")]
         RequestInvalid { why: String } => MessageInvalid,

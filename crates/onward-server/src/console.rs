@@ -70,7 +70,8 @@ impl Asset {
 }
 
 fn find(name: &str) -> Result<&'static Asset, Problem> {
-    ASSETS.iter().find(|asset| asset.name == name).ok_or_else(|| RequestError::RouteNotFound.into())
+    let unknown = || RequestError::RouteNotFound { method: "GET".to_owned(), path: format!("/console/{name}") };
+    ASSETS.iter().find(|asset| asset.name == name).ok_or_else(|| unknown().into())
 }
 
 /// Handles `GET /`: the console for browsers, a few lines for other clients.

@@ -159,7 +159,7 @@ suite! { $
         a_run_is_taken_by_its_name_with_what_is_brought,
         a_held_run_is_busy_and_takes_nothing,
         a_run_with_nothing_to_do_is_not_leased,
-        of_many_who_want_a_run_one_gets_it,
+        concurrent_claims_of_a_run_have_one_winner,
     }
     following {
         only_what_is_new_of_a_run_is_read,

@@ -114,7 +114,7 @@ pub fn undecodable(error: &DecodeError) -> Status {
         code: ErrorCode::MessageInvalid.into(),
         message: format!("the message cannot be decoded: {error}"),
         hint: Some("generate the client from the server's own .proto file, which reflection serves".to_owned()),
-        advice: Advice::TellCaller,
+        advice: Advice::Fail,
     };
     problem.to_status(Code::InvalidArgument)
 }

@@ -26,7 +26,7 @@ numbered! {
     /// What a caller should do about a problem.
     pub enum Advice {
         /// A repeat of the call fails in the same way.
-        0 => TellCaller / "tell_caller",
+        0 => Fail / "tell_caller",
         /// The lease is lost: drop the run's memory and stop working on it.
         1 => StopRun / "stop_run",
         /// The same call may succeed later.

@@ -49,7 +49,7 @@ export function StartDialog({ kind: first, kinds, onClose }: { kind: string; kin
       wide
       disabled={kind.value === "" || !valid.value || !entered.ok}
       lines={{
-        cli: cliLine("run", "start", kind.value || "KIND", "--id", body.id, ...(version.value ? ["--code-version", version.value] : []), ...(input.value === undefined ? [] : ["--input", printJson(input.value)]), ...attrWords),
+        cli: cliLine("run", "start", kind.value || "KIND", "--id", body.id, ...(version.value ? ["--version", version.value] : []), ...(input.value === undefined ? [] : ["--input", printJson(input.value)]), ...attrWords),
         curl: curlLine("POST", "/v1/runs", {}, body),
       }}
       action={async () => {

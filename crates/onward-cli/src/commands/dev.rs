@@ -60,7 +60,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<()> {
     let webhooks = args.webhooks.open(&location, &trace)?;
     let protection = Protection::open(keys, webhooks, config)?;
     let builtin = BuiltinAgents::open(config)?;
-    let agent = builtin.as_ref().and_then(|builtin| builtin.agents().next()).map(str::to_owned);
+    let agent = builtin.as_ref().and_then(BuiltinAgents::first_agent).map(str::to_owned);
     let serving = Serving::start(address, location.clone(), protection, config, builtin, trace).await?;
     let url = serving.url.clone();
     let stopped = shutdown_signal();

@@ -27,7 +27,7 @@ pub enum QueueCommand {
     },
     /// List kinds of tasks whose provider key is rate-limited
     Limits,
-    /// Release the waiting tasks of a rate-limited kind now, except those that were refused themselves
+    /// Release all waiting tasks of a rate-limited kind now
     Reopen {
         /// Kind of the tasks, as shown by `onward queue limits`: `llm.NAME` for a model
         kind: String,

@@ -47,7 +47,7 @@ fn every_verb_prints_the_same_over_a_server_as_over_a_directory() {
         "run start order --id order-2 --input [1] --signal payment=7",
         "run start order --id order-2 --input [1]",
         "run start order --id order-2 --input [2]",
-        "run start order --id order-3 --code-version v2 --json",
+        "run start order --id order-3 --version v2 --json",
         "run start order --id order-4 --attr customer=42 --attr vip",
         "run start order --attr =1",
         "run list --attr customer=42",

@@ -9,7 +9,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/READM
 /// Returns the first line of a code's section in the documentation.
 fn head(code: ErrorCode) -> String {
     let consequence = match code.consequence() {
-        Consequence::TellCaller => String::new(),
+        Consequence::Fail => String::new(),
         other => format!(" (`{other:?}`)"),
     };
     format!("{}{consequence}: {}.", code.status(), code.meaning())

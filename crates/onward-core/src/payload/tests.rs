@@ -54,12 +54,12 @@ fn every_finite_float_is_read_as_it_was_written_bit_for_bit() {
 fn a_sealed_payload_names_its_key_in_every_form() {
     let sealed = Payload::sealed("k1", vec![1, 2, 3]);
     assert_eq!(sealed.sealed_with(), Some("k1"));
-    assert_eq!(format!("{sealed:?}"), "<3 bytes sealed with key k1>");
+    assert_eq!(format!("{sealed:?}"), "<3 bytes encrypted with key k1>");
     check(sealed.clone(), r#"{"base64":"AQID","type":"application/vnd.onward.sealed;key=k1"}"#);
     let text = sealed.to_sealed_text().unwrap();
-    assert_eq!(text, "sealed with key k1: AQID");
+    assert_eq!(text, "encrypted with key k1: AQID");
     assert_eq!(Payload::from_sealed_text(&text), Some(sealed));
-    assert_eq!(Payload::from_sealed_text("sealed with love"), None);
+    assert_eq!(Payload::from_sealed_text("encrypted with love"), None);
     assert_eq!(Payload::binary("image/png", "").to_sealed_text(), None);
 }
 

@@ -456,7 +456,8 @@ fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Resu
     let (before, after) =
         (near(points().rfind(|(_, r)| r.last_index() < wanted)), near(points().find(|(_, r)| r.last_index() > wanted)));
     let names: Vec<String> = before.into_iter().chain(after).collect();
-    let why = format!("it is not the end of a commit; the nearest ends are {}", names.join(" and "));
+    let nearest = if names.len() == 1 { "end is" } else { "ends are" };
+    let why = format!("it is not the end of a commit; the nearest {nearest} {}", names.join(" and "));
     Err(Refusal::NoForkPoint { key: head.key.clone(), index: wanted, why })
 }
 

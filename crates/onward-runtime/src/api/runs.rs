@@ -75,7 +75,7 @@ impl Runtime {
         let mut started = match self.store().start_run(run, Some(claim)).await {
             Ok(started) => started,
             Err(error) => {
-                if matches!(error.consequence(), Consequence::TellCaller) {
+                if matches!(error.consequence(), Consequence::Fail) {
                     reservation.withdraw();
                 }
                 return Err(error);

@@ -73,6 +73,7 @@ impl Runtime {
         Some(self.clock().now().after(next.since(self.clock().steady())))
     }
 
+    /// Renews the lease of a worker.
     async fn beat_session(&self, worker: &Arc<Worker>, remaining: Duration) {
         let (lease, requested_at) = (self.options().lease, self.clock().steady());
         let beat = self.store().heartbeat(worker.profile.id.clone(), remaining);

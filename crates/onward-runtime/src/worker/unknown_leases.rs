@@ -45,7 +45,7 @@ impl UnknownLeases {
 
     /// Passes on the store's reply to a claim or a release. If the outcome is unknown, plans a comparison of leases.
     pub fn noted<T>(&self, answer: Result<T, StoreError>, now: Timestamp) -> Result<T, StoreError> {
-        if answer.as_ref().is_err_and(|error| !matches!(error.consequence(), Consequence::TellCaller)) {
+        if answer.as_ref().is_err_and(|error| !matches!(error.consequence(), Consequence::Fail)) {
             *lock(&self.compare_at) = Some(now);
         }
         answer

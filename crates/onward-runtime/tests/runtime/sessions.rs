@@ -33,7 +33,7 @@ async fn heartbeats_come_three_to_a_lease() {
 
 /// F13: a worker hangs past its lease, another one finishes its run, then the first one wakes up.
 #[tokio::test(start_paused = true)]
-async fn a_zombie_is_fenced_and_told() {
+async fn a_stale_worker_is_refused_with_lease_lost() {
     let kit = Harness::new();
     let zombie = kit.worker("zombie");
     kit.runtime.tick().await;

@@ -19,8 +19,8 @@ pub(super) fn status_of(problem: &Problem) -> Status {
 
 /// Returns an error as part of a reply.
 pub(super) fn of_problem(problem: &Problem) -> onward_wire::Problem {
-    let advice = match ErrorCode::find(problem.code).map_or(Consequence::TellCaller, ErrorCode::consequence) {
-        Consequence::TellCaller => Advice::TellCaller,
+    let advice = match ErrorCode::find(problem.code).map_or(Consequence::Fail, ErrorCode::consequence) {
+        Consequence::Fail => Advice::Fail,
         Consequence::StopRun => Advice::StopRun,
         Consequence::Retry => Advice::Retry,
         Consequence::IsolateRun => Advice::IsolateRun,

@@ -14,8 +14,8 @@ error_enum! {
     /// Error of a request that was found before anything was done.
     #[derive(Debug, thiserror::Error)]
     pub enum RequestError {
-        #[error("there is no route for this path")]
-        RouteNotFound => RouteNotFound,
+        #[error("no route for {method} {path}")]
+        RouteNotFound { method: String, path: String } => RouteNotFound,
         #[error("this path does not support {method}")]
         MethodNotAllowed { method: String } => MethodNotAllowed,
         #[error("the body must be {wanted}, not {found}")]

@@ -25,6 +25,9 @@ use crate::server::Server;
 use crate::trace::Level;
 use crate::verbs::Principal;
 
+/// The largest number of characters of an unknown path that an error repeats.
+const PATH_SHOWN_MAX: usize = 200;
+
 /// Returns the HTTP API.
 pub fn router(server: Server) -> Router {
     router_with(server, Router::new())
@@ -56,9 +59,10 @@ pub fn router_with(server: Server, others: Router) -> Router {
 
 async fn refuse(server: Server, request: HttpRequest, path_known: bool) -> Response {
     let method = request.method().as_str();
+    let shown = method.chars().take(20).collect();
     let error = match path_known {
-        true => RequestError::MethodNotAllowed { method: method.chars().take(20).collect() },
-        false => RequestError::RouteNotFound,
+        true => RequestError::MethodNotAllowed { method: shown },
+        false => RequestError::RouteNotFound { method: shown, path: request.uri().path().chars().take(PATH_SHOWN_MAX).collect() },
     };
     let problem = Problem::from(error);
     server.metrics().request(method, "none", problem.status.as_u16());

@@ -34,7 +34,7 @@ pub struct Route {
     pub summary: &'static str,
     pub query: &'static [Parameter],
     pub body: Option<BodyShape>,
-    pub answers: &'static [ResponseShape],
+    pub responses: &'static [ResponseShape],
     pub(crate) handler: fn(Request) -> HandlerFuture,
 }
 
@@ -95,7 +95,7 @@ const STYLE: &str = "text/css";
 const IMAGE: &str = "image/svg+xml";
 
 /// Makes the list of responses: that of this name, or rows `STATUS "text" CONTENT_TYPE "Schema"`.
-macro_rules! answers {
+macro_rules! responses {
     ($list:ident) => { $list };
     ($($status:literal $text:literal $($type:ident $schema:literal)*),+) => {
         &[$(ResponseShape { status: $status, text: $text, content: &[$(($type, $schema)),*] }),+]
@@ -107,7 +107,7 @@ macro_rules! answers {
 /// carries out.
 macro_rules! routes {
     ($($method:ident $path:literal $id:ident [$($access:ident)+] $handler:expr, $summary:literal
-        $(query [$($query:expr),*])? $(<- $type:ident $schema:literal $($optional:ident)?)? => [$($answers:tt)*];)*) => {
+        $(query [$($query:expr),*])? $(<- $type:ident $schema:literal $($optional:ident)?)? => [$($responses:tt)*];)*) => {
         /// All routes.
         pub static ROUTES: &[Route] = &[$(Route {
             method: Method::$method,
@@ -118,7 +118,7 @@ macro_rules! routes {
             summary: $summary,
             query: &[$($($query),*)?],
             body: routes!(@body $($type $schema $($optional)?)?),
-            answers: answers!($($answers)*),
+            responses: responses!($($responses)*),
             handler: |request| Box::pin($handler(request)),
         }),*];
     };
@@ -134,19 +134,19 @@ macro_rules! routes {
     };
 }
 
-const APPENDED: &[ResponseShape] = answers!(202 "Recorded in the run's log" JSON "Appended");
-const ANSWERED: &[ResponseShape] = answers!(200 "Recorded, now or earlier" JSON "Appended");
+const APPENDED: &[ResponseShape] = responses!(202 "Recorded in the run's log" JSON "Appended");
+const RECORDED: &[ResponseShape] = responses!(200 "Recorded, now or earlier" JSON "Appended");
 const FORKED: &[ResponseShape] =
-    answers!(201 "The new run" JSON "StartedRun", 200 "The same fork was requested before" JSON "StartedRun");
-const ENDED: &[ResponseShape] = answers!(200 "Ended" JSON "RunResult", 202 "Not ended yet" JSON "RunResult");
-const KEPT: &[ResponseShape] = answers!(
+    responses!(201 "The new run" JSON "StartedRun", 200 "The same fork was requested before" JSON "StartedRun");
+const ENDED: &[ResponseShape] = responses!(200 "Ended" JSON "RunResult", 202 "Not ended yet" JSON "RunResult");
+const KEPT: &[ResponseShape] = responses!(
     200 "Stored, now or earlier" JSON "ExternalAnswer",
     201 "Stored; the run was created" JSON "ExternalAnswer",
     409 "Nothing was stored: another client appended first" PROBLEM "LogConflict"
 );
-const BULK: &[ResponseShape] = answers!(200 "Result of the batch, or the runs that the filter matches" JSON "BulkDone");
-const RUNS: &[ResponseShape] = answers!(200 "A page of runs" JSON "RunPage");
-const EXPORT: &[ResponseShape] = answers!(200 "The exported lines" LINES "Lines");
+const BULK: &[ResponseShape] = responses!(200 "Result of the batch, or the runs that the filter matches" JSON "BulkDone");
+const RUNS: &[ResponseShape] = responses!(200 "A page of runs" JSON "RunPage");
+const EXPORT: &[ResponseShape] = responses!(200 "The exported lines" LINES "Lines");
 
 const KIND: Parameter = Parameter::new("kind", "Name", "Only runs of this kind");
 const VERSION: Parameter =
@@ -368,10 +368,10 @@ routes! {
         => [200 "Open approvals" JSON "ApprovalList"];
     POST "/v1/approvals/{id}" decideApproval [verb DecideApproval] approvals::decide,
         "Decide an approval; only the first decision counts"
-        <- JSON "Decide" => [ANSWERED];
+        <- JSON "Decide" => [RECORDED];
     POST "/v1/promises/{id}" resolvePromise [verb ResolvePromise] approvals::resolve,
         "Resolve or reject a promise; only the first result counts"
-        <- JSON "Resolve" => [ANSWERED];
+        <- JSON "Resolve" => [RECORDED];
     POST "/v1/webhooks/{id}" receiveWebhook [public] webhooks::receive,
         "Receive a signed webhook; the signature is the credential"
         <- JSON "Any"

@@ -131,7 +131,7 @@ async fn a_crowd_of_idle_connections_does_not_keep_others_out() {
 }
 
 #[tokio::test]
-async fn who_is_busy_does_not_make_place_and_who_rests_does() {
+async fn only_idle_connections_make_room() {
     let site = Site::with_limits(Limits { connections_max: 50, header_timeout: HOUR, idle_timeout: HOUR, ..limits() }).await;
     site.start("listener", "a", json!(null)).await;
     let mut readers = Vec::new();

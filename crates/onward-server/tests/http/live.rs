@@ -109,6 +109,22 @@ async fn a_reader_that_reconnects_repeats_no_event_and_loses_none() {
     site.send("GET", "/v1/runs/a/live", &ahead, "").await.problem(400, "header_invalid");
 }
 
+/// Reads the live view to its end. Resumes after the cursor when it is dropped, which happens if the machine stalls.
+async fn read_to_end(site: &Site, path: &str, mut cursor: Option<String>) -> Vec<Frame> {
+    let mut all = Vec::new();
+    loop {
+        let header = cursor.as_ref().map(|cursor| format!("Last-Event-ID: {cursor}\r\n")).unwrap_or_default();
+        let mut part = Stream::open(site.address, path, &header).await.rest().await;
+        let last = part.pop().unwrap();
+        all.append(&mut part);
+        if last.name() != "dropped" {
+            all.push(last);
+            return all;
+        }
+        cursor = data(&last)["cursor"].as_str().map(str::to_owned);
+    }
+}
+
 #[tokio::test]
 async fn a_slow_reader_is_dropped_with_the_event_to_continue_after() {
     let slow = Limits { slow_reader_timeout: Duration::from_millis(300), ..limits() };
@@ -116,8 +132,7 @@ async fn a_slow_reader_is_dropped_with_the_event_to_continue_after() {
     site.start("chatty", "a", json!(400)).await;
     let mut sleeper = Stream::open(site.address, "/v1/runs/a/live", "").await;
     site.signal("a", "talk", json!(null)).await;
-    let mut reader = Stream::open(site.address, "/v1/runs/a/live", "").await;
-    let all = reader.rest().await;
+    let all = read_to_end(&site, "/v1/runs/a/live", None).await;
     assert_eq!(all.last().unwrap().name(), "end", "the run and other readers do not wait");
     tokio::time::sleep(Duration::from_millis(600)).await;
     let read = sleeper.rest().await;
@@ -125,8 +140,7 @@ async fn a_slow_reader_is_dropped_with_the_event_to_continue_after() {
     assert_eq!(dropped.name(), "dropped", "LQ2");
     let cursor = data(dropped)["cursor"].as_str().unwrap();
     assert_eq!(ids(&read).last(), Some(&cursor), "LQ2");
-    let mut resumed = Stream::open(site.address, "/v1/runs/a/live", &format!("Last-Event-ID: {cursor}\r\n")).await;
-    let rest = resumed.rest().await;
+    let rest = read_to_end(&site, "/v1/runs/a/live", Some(cursor.to_owned())).await;
     let together: Vec<&str> = ids(&read).into_iter().chain(ids(&rest)).collect();
     assert_eq!(together, ids(&all), "LQ1");
 }

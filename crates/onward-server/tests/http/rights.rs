@@ -430,7 +430,7 @@ async fn a_decision_that_came_too_late_is_traced_with_its_id_and_its_decider() {
 
 /// DG1: the error text of a provider may quote the request.
 #[tokio::test]
-async fn what_a_callee_said_is_shown_to_operators_alone() {
+async fn diagnoses_are_visible_to_operators_only() {
     const CANARY: &str = "canary-7 you asked: my password is";
     let (locked, root) = Locked::open().await;
     let builder = Onward::connect(locked.url()).key(root.reveal());

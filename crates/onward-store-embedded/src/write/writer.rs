@@ -283,6 +283,7 @@ impl<'c> Writer<'c> {
         }
     }
 
+    /// Stops the store after a failed write or fsync (T3): fails the pending operations and refuses all later ones.
     fn stop(&mut self, pending: &[Arc<dyn Pending>], why: &str) {
         self.refuse_writes(why);
         pending.iter().for_each(|pending| pending.fail(StoreError::Stopped { why: why.to_owned() }));

@@ -43,7 +43,7 @@ fn many_random_stories_keep_every_invariant() {
 }
 
 #[test]
-fn the_postgres_store_tells_the_story_of_the_reference() {
+fn postgres_matches_the_reference_store() {
     for seed in conformance::seeds(4) {
         let clock = Arc::new(ManualClock::default());
         let reference = MemoryStore::new(clock.clone());
@@ -53,7 +53,7 @@ fn the_postgres_store_tells_the_story_of_the_reference() {
 }
 
 #[test]
-fn the_postgres_store_tells_the_story_of_the_embedded_one() {
+fn postgres_matches_the_embedded_store() {
     for seed in conformance::seeds(2) {
         let clock = Arc::new(ManualClock::default());
         let directory = tempfile::tempdir().unwrap();

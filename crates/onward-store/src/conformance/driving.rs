@@ -47,7 +47,7 @@ pub async fn a_run_with_nothing_to_do_is_not_leased(harness: Harness) {
     refused(harness.store().claim_run(key("closed"), worker("w"), Some(signal(None))).await, "run_closed");
 }
 
-pub async fn of_many_who_want_a_run_one_gets_it(harness: Harness) {
+pub async fn concurrent_claims_of_a_run_have_one_winner(harness: Harness) {
     harness.start("r").await;
     let store = harness.store();
     let wants = |number: u32| {

@@ -371,7 +371,7 @@ pub async fn hand_over(store: &dyn Store, delivery: OutboxMessage) {
         OutboxMessage::Input { to, input } => store.append_input(to, input).await.map(drop),
     };
     if let Err(error) = answer {
-        let for_receiver = matches!(error.consequence(), Consequence::TellCaller | Consequence::StopRun);
+        let for_receiver = matches!(error.consequence(), Consequence::Fail | Consequence::StopRun);
         assert!(for_receiver, "a delivery is refused by its receiver only: {error}");
     }
 }

@@ -113,7 +113,7 @@ impl MemoryState {
         match delete {
             Delete::Run { key, reason } => {
                 let run = self.runs.get(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
-                if let Some(why) = self.hindrance(run) {
+                if let Some(why) = self.blocked_reason(run) {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() });
                 }
                 let (kind, reason) = (run.head().kind.clone(), reason.clone());
@@ -127,7 +127,7 @@ impl MemoryState {
                     .runs
                     .values()
                     .filter(|run| run.head().ended_at.is_some_and(|ended| ended.after(retention.of(&run.head().kind)) <= now))
-                    .filter(|run| self.hindrance(run).is_none())
+                    .filter(|run| self.blocked_reason(run).is_none())
                     .filter_map(|run| over(run.head()))
                     .collect();
                 found.sort();
@@ -157,7 +157,7 @@ impl MemoryState {
     }
 
     /// Returns why a run cannot be deleted yet (L20).
-    fn hindrance(&self, run: &StoredRun) -> Option<&'static str> {
+    fn blocked_reason(&self, run: &StoredRun) -> Option<&'static str> {
         let key = &run.head().key;
         if !run.head().may_be_deleted() {
             Some("it is not closed")

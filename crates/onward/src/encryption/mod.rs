@@ -157,7 +157,7 @@ impl EncryptionBoundary {
                 let whole = failure.clone().bounded();
                 let packed = self.codec.encode(&Payload::binary(FAILURE, whole.to_bytes()), contexts)?;
                 if let Some(key) = packed.sealed_with() {
-                    failure.message = format!("sealed with key {key}");
+                    failure.message = format!("encrypted with key {key}");
                     (failure.causes, failure.diagnosis) = (Vec::new(), None);
                     failure.details = Some(Box::new(packed));
                 } else if let Some(details) = &mut failure.details {

@@ -107,6 +107,11 @@ pub(crate) struct Code {
     prelude: Prelude,
     /// The result of a read that the code has not been polled with yet.
     has_earlier: bool,
+    /// [`Code::advance`] has returned before the code was quiescent, for its shell or for a read.
+    is_advancing: bool,
+    /// Records that arrived since. Calls that the code has made must be committed before these become visible: a replay shows the
+    /// code all records up to the horizon of a commit before it polls it.
+    arrived: Vec<Record>,
 }
 
 /// The log of the code before an agent's turns, which every turn replays first.
@@ -137,6 +142,8 @@ impl Code {
             stall_detector,
             prelude: Prelude::None,
             has_earlier: false,
+            is_advancing: false,
+            arrived: Vec::new(),
         }
     }
 
@@ -171,7 +178,12 @@ impl Code {
         self.has_earlier = true;
     }
 
+    /// Adds a record of the log, now or once the code is quiescent.
     pub fn feed(&mut self, record: Record) {
+        if self.is_advancing {
+            self.arrived.push(record);
+            return;
+        }
         if record.index == Index(0)
             && let Some(started) = record.started()
         {
@@ -184,8 +196,22 @@ impl Code {
         self.cell.lock().engine.feed(record);
     }
 
-    /// Advances until the driver must act. `driver` is woken when a step makes progress.
+    /// Advances until the driver must act. `driver` is woken when a step makes progress or the shell hands back.
     pub fn advance(&mut self, driver: &Waker) -> Result<Need, Fault> {
+        loop {
+            let need = self.advance_code(driver)?;
+            self.is_advancing = matches!(need, Need::Shell | Need::Earlier(_));
+            if self.is_advancing || self.arrived.is_empty() {
+                return Ok(need);
+            }
+            std::mem::take(&mut self.arrived).into_iter().for_each(|record| self.feed(record));
+            if !matches!(need, Need::Nothing) {
+                return Ok(need);
+            }
+        }
+    }
+
+    fn advance_code(&mut self, driver: &Waker) -> Result<Need, Fault> {
         let steps_run = {
             let mut state = self.cell.lock();
             if !state.driver.will_wake(driver) {
@@ -464,3 +490,6 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ const KEPT_MAX: usize = 1_000;
 
 pub(crate) fn from_problem(problem: Problem) -> StoreError {
     let consequence = match problem.advice {
-        Advice::TellCaller => Consequence::TellCaller,
+        Advice::Fail => Consequence::Fail,
         Advice::StopRun => Consequence::StopRun,
         Advice::Retry => Consequence::Retry,
         Advice::IsolateRun => Consequence::IsolateRun,
@@ -30,7 +30,7 @@ pub(crate) fn from_problem(problem: Problem) -> StoreError {
 pub(crate) fn from_json(text: &str) -> Option<RuntimeError> {
     let problem: serde_json::Value = serde_json::from_str(text).ok()?;
     let (code, message) = (keep(problem["code"].as_str()?), problem["detail"].as_str().unwrap_or_default().to_owned());
-    Some(elsewhere(code, message, problem["hint"].as_str().map(keep), Consequence::TellCaller).into())
+    Some(elsewhere(code, message, problem["hint"].as_str().map(keep), Consequence::Fail).into())
 }
 
 pub(crate) fn from_status(status: &Status) -> RuntimeError {
@@ -40,10 +40,10 @@ pub(crate) fn from_status(status: &Status) -> RuntimeError {
     let why = format!("{}: {}", status.code(), status.message());
     match status.code() {
         Code::Unauthenticated | Code::PermissionDenied => {
-            elsewhere(ErrorCode::NotAllowed.as_str(), why, None, Consequence::TellCaller).into()
+            elsewhere(ErrorCode::NotAllowed.as_str(), why, None, Consequence::Fail).into()
         }
         Code::InvalidArgument | Code::Unimplemented | Code::OutOfRange => {
-            elsewhere(ErrorCode::MessageInvalid.as_str(), why, None, Consequence::TellCaller).into()
+            elsewhere(ErrorCode::MessageInvalid.as_str(), why, None, Consequence::Fail).into()
         }
         _ => unreachable(format!("the connection to the server failed: {why}")),
     }

@@ -20,7 +20,7 @@ mod play;
 mod replay;
 mod script;
 mod steps;
-mod world;
+pub(crate) mod world;
 
 pub use outcome::ScriptOutcome;
 pub use replay::Replay;

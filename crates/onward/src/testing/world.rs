@@ -54,7 +54,7 @@ pub struct World {
 }
 
 /// Returns the default run key of tests.
-pub(super) fn default_key() -> RunKey {
+pub(crate) fn default_key() -> RunKey {
     RunKey::new(Namespace::default(), RunId::new("test").expect("a constant name"))
 }
 
@@ -505,7 +505,7 @@ impl World {
         }
     }
 
-    fn earlier(&self, wish: &ConversationRead) -> Arc<[Entry]> {
+    pub(crate) fn earlier(&self, wish: &ConversationRead) -> Arc<[Entry]> {
         let mut walk = wish.walk();
         for (generation, log) in self.past.iter().enumerate().rev() {
             walk.read(&entries_of(generation as u32, log.records()));

@@ -166,7 +166,7 @@ async fn two_resumes_with_the_same_input_tell_the_model_the_same_bytes() {
 
 /// A3, scenario 53: one result is there, the other waits for a person, and the process changes in between.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_is_told_the_results_of_all_its_calls_or_is_not_asked() {
+async fn a_prompt_contains_the_result_of_every_tool_call() {
     let (model, directory) = (ScriptedModel::start().await.unwrap(), tempfile::tempdir().unwrap());
     let (looked, paid) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let process = async || {

@@ -135,7 +135,7 @@ async fn messages_are_stored_once_and_models_get_all_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn empty_answers_are_asked_for_again_and_the_last_one_is_told() {
+async fn empty_model_answers_are_retried_and_the_last_is_reported() {
     let model = ScriptedModel::start().await.unwrap();
     let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m")).start().await.unwrap();
     model.next(ScriptedReply::fault(Fault::Empty));
@@ -208,7 +208,7 @@ async fn a_dangerous_call_waits_for_a_person_who_is_shown_its_exact_arguments() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_a_model_asks_for_has_an_outcome_that_it_is_told() {
+async fn every_tool_call_of_a_model_gets_a_result() {
     let model = ScriptedModel::start().await.unwrap();
     let large = Tool::new("large", "Is too large", |_: City| async { Ok::<_, Failure>("x".repeat(50_000_000)) }).pure();
     let fails = Tool::new("fails", "Fails", |_: City| async { Err::<String, _>(Failure::fatal("no such city")) }).pure();

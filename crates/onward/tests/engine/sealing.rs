@@ -217,7 +217,7 @@ async fn moved(site: Site) {
     assert!(why.contains("it was encrypted for another run or another use"), "{why}");
     assert_eq!(second.log().await.unwrap_err().code(), "payload_unreadable");
     let stored = site.runtime(&onward).read_run(&run_key("second")).await.unwrap().pause.unwrap().message;
-    assert!(stored.starts_with("sealed with key k1: "), "{stored}");
+    assert!(stored.starts_with("encrypted with key k1: "), "{stored}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -268,7 +268,7 @@ async fn keys_rotate_under_an_open_run() {
         view.pause
     });
     let why = pause.await.message;
-    assert!(why.starts_with("sealed with key k2: "), "{why}");
+    assert!(why.starts_with("encrypted with key k2: "), "{why}");
     drop(run);
     onward.shutdown().await;
 

@@ -108,7 +108,7 @@ async fn request(site: &Site, method: &str, path: &str, body: &Value) -> Value {
 /// Scenario 55: every payload is larger than four megabytes, and comes through another API; the worker that continues is not the
 /// first one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn payloads_of_five_megabytes_pass_every_door_and_are_replayed() {
+async fn payloads_of_five_megabytes_pass_every_api_and_are_replayed() {
     let site = Site::directory().await;
     let worker = porter(&site.url()).await;
     request(&site, "POST", "/v1/runs", &json!({ "kind": "heavy", "id": "h", "input": load("input ") })).await;

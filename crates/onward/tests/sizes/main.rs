@@ -65,7 +65,7 @@ fn with_few_seats(directory: &Path) -> Builder {
 
 /// A9: three hundred agents wait at a worker that has room for sixteen. Each would take 200 kB in memory.
 #[test]
-fn agents_that_wait_take_no_seat_and_no_memory() {
+fn waiting_agents_use_no_worker_slot_and_no_memory() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (tokio, directory) = (runtime(), tempfile::tempdir().unwrap());
     tokio.block_on(async {

@@ -56,7 +56,7 @@ struct CopyArgs {
     /// Reason, recorded in the log
     #[arg(long, default_value = "")]
     reason: String,
-    /// Accept that calls behind the point are executed again whose outcome is unknown: they may have had their effect
+    /// Execute calls after the point again even if their outcome is unknown and their effect may have happened
     #[arg(long)]
     include_outcome_unknown: bool,
 }

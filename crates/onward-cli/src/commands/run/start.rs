@@ -31,7 +31,7 @@ pub struct StartArgs {
     input: Option<String>,
     /// Code version to pin the run to
     #[arg(long, value_name = "VERSION")]
-    code_version: Option<String>,
+    version: Option<String>,
     /// Set an attribute (repeatable); quote a text that looks like a number: 'order="42"'
     #[arg(long, value_name = "NAME=VALUE")]
     attr: Vec<String>,
@@ -75,7 +75,7 @@ impl WaitTimeout {
 
 pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
     let name = |text: &str| Name::new(text).map_err(RuntimeError::from);
-    let (kind, version) = (name(&args.kind)?, args.code_version.as_deref().map(name).transpose()?);
+    let (kind, version) = (name(&args.kind)?, args.version.as_deref().map(name).transpose()?);
     let input = read_optional_payload(args.input.as_deref())?;
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;

@@ -298,7 +298,7 @@ fn parameter(parameter: &Parameter) -> Value {
 
 fn responses(route: &Route) -> Value {
     let mut responses = json!({"default": {"$ref": "#/components/responses/Problem"}});
-    for ResponseShape { status, text, content } in route.answers {
+    for ResponseShape { status, text, content } in route.responses {
         let mut response = json!({"description": text});
         for (content_type, schema) in *content {
             response["content"][content_type] = json!({"schema": reference(schema)});

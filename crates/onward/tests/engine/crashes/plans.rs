@@ -6,7 +6,7 @@ use super::dying::Death;
 use super::stage::Calls;
 
 /// A sequence of deaths.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     pub first: Vec<Death>,
     pub second: Vec<Death>,
@@ -28,6 +28,13 @@ impl Plan {
             Who::Server => self.server.push(death),
         }
         self
+    }
+
+    /// Returns the plan with every death at an earlier call; `None` if there is none.
+    pub fn earlier(&self) -> Option<Plan> {
+        let halved = |deaths: &[Death]| deaths.iter().map(|death| Death { at: death.at / 2, ..*death }).collect();
+        let plan = Plan { first: halved(&self.first), second: halved(&self.second), server: halved(&self.server) };
+        (plan != *self).then_some(plan)
     }
 
     pub fn deaths(&self) -> usize {

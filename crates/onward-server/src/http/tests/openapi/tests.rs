@@ -25,7 +25,7 @@ const FOREIGN: [&str; 3] = ["Any", "Document", "RunAgentInput"];
 fn every_json_body_and_reply_has_the_schema_of_its_type() {
     let generated = generated_schemas();
     for route in ROUTES {
-        let replies = route.answers.iter().flat_map(|answer| answer.content).copied();
+        let replies = route.responses.iter().flat_map(|response| response.content).copied();
         let bodies = route.body.iter().map(|body| (body.content_type, body.schema)).chain(replies);
         for (_, name) in bodies.filter(|(content_type, _)| *content_type == "application/json") {
             assert!(generated.contains_key(name) || FOREIGN.contains(&name), "{}: {name} is not generated", route.id);

@@ -1,0 +1,78 @@
+"""Onward: durable workflows and agents, with or without a server.
+
+A workflow is an async function that takes a `Ctx`. Its calls on `ctx` are recorded; after a crash it continues where it was.
+"""
+
+from ._client import Onward, RunHandle, RunView, TaskHandle
+from ._ctx import (
+    ApprovalCall,
+    Attributes,
+    ChildCall,
+    Ctx,
+    Decision,
+    PromiseCall,
+    ReceivedSignal,
+    SignalPattern,
+    Signals,
+    Spawned,
+    State,
+)
+from ._definitions import RetryPolicy, Task, Workflow, task, workflow
+from ._errors import (
+    AnswerFailed,
+    ContextMisused,
+    DirectoryInUse,
+    Failure,
+    InvalidArguments,
+    OnwardError,
+    RunExists,
+    RunFailed,
+    RunNotFound,
+    ShutDown,
+    Unauthorized,
+    ValueInvalid,
+)
+from ._loop import Call
+from ._native import version as _version
+from ._tasks import Attempt, TaskCtx, current_attempt
+
+__version__ = _version()
+
+__all__ = [
+    "AnswerFailed",
+    "ApprovalCall",
+    "Attempt",
+    "Attributes",
+    "Call",
+    "ChildCall",
+    "ContextMisused",
+    "Ctx",
+    "Decision",
+    "DirectoryInUse",
+    "Failure",
+    "InvalidArguments",
+    "Onward",
+    "OnwardError",
+    "PromiseCall",
+    "ReceivedSignal",
+    "RetryPolicy",
+    "RunExists",
+    "RunFailed",
+    "RunHandle",
+    "RunNotFound",
+    "RunView",
+    "ShutDown",
+    "SignalPattern",
+    "Signals",
+    "Spawned",
+    "State",
+    "Task",
+    "TaskCtx",
+    "TaskHandle",
+    "Unauthorized",
+    "ValueInvalid",
+    "Workflow",
+    "current_attempt",
+    "task",
+    "workflow",
+]

@@ -1,0 +1,721 @@
+"""What workflow code calls."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from random import Random
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
+from uuid import UUID
+
+from ._definitions import Task, Workflow, invalid, result_converter, retry_json
+from ._json import Raw, arguments, converter, milliseconds, raw, type_hints
+from ._loop import Call
+from ._run import Handler, Run, named
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from typing_extensions import TypeVarTuple, Unpack
+
+    from ._definitions import RetryPolicy
+
+    Ts = TypeVarTuple("Ts")
+
+I = TypeVar("I")
+O = TypeVar("O")
+T = TypeVar("T")
+
+#: A duration: a `timedelta`, or seconds.
+Span = "timedelta | float"
+#: What a repeated attempt of a task does.
+Effect = Literal["pure", "keyed", "at_least_once", "at_most_once"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer to an approval."""
+
+    approved: bool
+    feedback: str | None = None
+    decided_by: str | None = None
+    #: Whether the deadline passed without a decision.
+    expired: bool = False
+    #: The whole answer.
+    details: Any = None
+
+
+@dataclass(frozen=True)
+class ReceivedSignal(Generic[T]):
+    """A signal that was received by pattern, or with its sender."""
+
+    name: str
+    value: T
+    #: The run that sent it; `None` for a signal from outside.
+    sender: str | None = None
+
+
+class ApprovalCall(Call[Decision]):
+    """An approval that waits for its decision."""
+
+    __slots__ = ("id",)
+    id: str
+
+    def set_info(self, info: dict[str, Any]) -> None:
+        self.id = info["id"]
+
+
+class PromiseCall(Call[T]):
+    """A promise that waits for its value; give `id` to the system that resolves it."""
+
+    __slots__ = ("id",)
+    id: str
+
+    def set_info(self, info: dict[str, Any]) -> None:
+        self.id = info["id"]
+
+
+class ChildCall(Call[T]):
+    """A child that was started; await it for its result."""
+
+    __slots__ = ("run_id",)
+    run_id: str
+
+    def set_info(self, info: dict[str, Any]) -> None:
+        self.run_id = info["run"]
+
+
+class Signals(Generic[T]):
+    """The mailbox of one name of signals."""
+
+    __slots__ = ("_convert", "_name", "_run")
+
+    def __init__(self, run: Run, name: str, convert: Callable[[Any], Any] | None) -> None:
+        self._run = run
+        self._name = name
+        self._convert = convert
+
+    @overload
+    def recv(self) -> Call[T]: ...
+    @overload
+    def recv(self, *, timeout: timedelta | float) -> Call[T | None]: ...
+    def recv(self, *, timeout: timedelta | float | None = None) -> Call[Any]:
+        """Waits for the next signal; with a timeout, returns `None` if none arrived in time."""
+        if timeout is None:
+            return self._run.wait("recv", named("signal", self._name), self._convert)  # type: ignore[no-any-return]
+        args = arguments(signal=self._name, timeout_ms=milliseconds(timeout))
+        return self._run.wait("recv", args, self._optional)  # type: ignore[no-any-return]
+
+    def _optional(self, found: Any) -> Any:
+        return None if found is None else self._value(found["value"])
+
+    def _value(self, value: Any) -> Any:
+        return value if self._convert is None else self._convert(value)
+
+    def try_recv(self) -> T | None:
+        """Takes the next signal, if there is one."""
+        return self._optional(self._run.value("try_recv", named("signal", self._name)))  # type: ignore[no-any-return]
+
+    def has(self) -> bool:
+        """Tells whether a signal is there."""
+        return bool(self._run.value("has", named("signal", self._name)))
+
+    def count(self) -> int:
+        """Returns how many signals are there."""
+        return int(self._run.value("count", named("signal", self._name)))
+
+    def drain(self) -> list[T]:
+        """Takes all signals that are there."""
+        return [found.value for found in self.drain_with_sender()]
+
+    def drain_with_sender(self) -> list[ReceivedSignal[T]]:
+        """Takes all signals that are there, with the runs that sent them."""
+        found = self._run.value("drain", named("signal", self._name))
+        return [ReceivedSignal(item["name"], self._value(item["value"]), item["from"]) for item in found]
+
+
+class SignalPattern(Generic[T]):
+    """The mailbox of all names that match a pattern such as `user.*`."""
+
+    __slots__ = ("_args", "_convert", "_pattern", "_run")
+
+    def __init__(self, run: Run, pattern: str, convert: Callable[[Any], Any] | None) -> None:
+        self._run = run
+        self._pattern = pattern
+        self._args = arguments(pattern=pattern)
+        self._convert = convert
+
+    def _received(self, found: Any) -> ReceivedSignal[T]:
+        value = found["value"]
+        return ReceivedSignal(found["name"], value if self._convert is None else self._convert(value), found.get("from"))
+
+    def recv(self, *, timeout: timedelta | float | None = None) -> Call[ReceivedSignal[T]]:
+        """Waits for the next signal."""
+        args = arguments(pattern=self._pattern, timeout_ms=milliseconds(timeout))
+        if timeout is None:
+            return self._run.wait("recv", args, self._received)  # type: ignore[no-any-return]
+        return self._run.wait(  # type: ignore[no-any-return]
+            "recv", args, lambda found: found if found is None else self._received(found.get("value", found))
+        )
+
+    def try_recv(self) -> ReceivedSignal[T] | None:
+        """Takes the next signal, if there is one."""
+        found = self._run.value("try_recv", self._args)
+        return None if found is None else self._received(found)
+
+    def has(self) -> bool:
+        """Tells whether a signal is there."""
+        return bool(self._run.value("has", self._args))
+
+    def count(self) -> int:
+        """Returns how many signals are there."""
+        return int(self._run.value("count", self._args))
+
+    def drain(self) -> list[ReceivedSignal[T]]:
+        """Takes all signals that are there."""
+        return [self._received(found) for found in self._run.value("drain", self._args)]
+
+
+class State:
+    """Named values of a run that callers can read."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def set(self, key: str, value: Any) -> None:
+        """Sets a value."""
+        self._run.value("state_set", arguments(key=key, value=raw(value, f"the state `{key}`")))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Returns a value, or the default."""
+        found = self._run.read("state_get", arguments(key=key))
+        return default if found is None else found["value"]
+
+    def clear(self, key: str) -> None:
+        """Removes a value."""
+        self._run.value("state_clear", arguments(key=key))
+
+    def keys(self) -> list[str]:
+        """Returns the names that have values."""
+        return list(self._run.read("state_keys"))
+
+    def __getitem__(self, key: str) -> Any:
+        found = self._run.read("state_get", arguments(key=key))
+        if found is None:
+            raise KeyError(key)
+        return found["value"]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.set(key, value)
+
+    def __delitem__(self, key: str) -> None:
+        self.clear(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+
+class Attributes:
+    """Values by which runs are listed and selected."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def set(self, name: str, value: str | int | bool | datetime) -> None:
+        """Sets an attribute."""
+        self._run.value("attribute_set", arguments(name=name, value=Raw(json.dumps(attribute(value)))))
+
+    def clear(self, name: str) -> None:
+        """Removes an attribute."""
+        self._run.value("attribute_clear", arguments(name=name))
+
+    def __setitem__(self, name: str, value: str | int | bool | datetime) -> None:
+        self.set(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self.clear(name)
+
+
+def attribute(value: Any) -> Any:
+    """Returns the JSON of the value of an attribute."""
+    if isinstance(value, datetime):
+        return {"time": epoch_ms(value)}
+    if isinstance(value, (str, int)):
+        return value
+    raise invalid(f"an attribute is a text, an integer, a bool or a `datetime`, not `{type(value).__name__}`")
+
+
+def epoch_ms(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        raise invalid(f"the time {moment} has no time zone", "use `datetime(.., tzinfo=timezone.utc)`")
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+class Spawned(Generic[T]):
+    """A run that was spawned; keep `run_id` to find it again with `ctx.spawned(run_id)`."""
+
+    __slots__ = ("_convert", "_run", "run_id")
+
+    def __init__(self, run: Run, run_id: str, convert: Callable[[Any], Any] | None) -> None:
+        self._run = run
+        self.run_id = run_id
+        self._convert = convert
+
+    def result(self) -> Call[T]:
+        """Waits for the result."""
+        return self._run.wait("spawned_result", arguments(run=self.run_id), self._convert)  # type: ignore[no-any-return]
+
+    def message(self, value: Any) -> None:
+        """Sends a message."""
+        self._run.value("spawned_message", arguments(run=self.run_id, value=raw(value)))
+
+    def cancel(self) -> None:
+        """Cancels the run if it is still open."""
+        self._run.value("spawned_cancel", arguments(run=self.run_id))
+
+
+class Ctx:
+    """The context of a run: every call of a workflow goes through it.
+
+    The function runs again from the start whenever its run is not in memory, and `ctx` answers from the log. Between two calls
+    the code must do the same in every replay: no clock, randomness or I/O but through `ctx`.
+    """
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    # ---- the run ----
+
+    @property
+    def id(self) -> str:
+        """The id of the run."""
+        return self._run.id
+
+    @property
+    def generation(self) -> int:
+        """How often the run continued as new, was retried, or passed a checkpoint."""
+        return self._run.generation
+
+    @property
+    def nesting(self) -> int:
+        """The depth of the run below the run at the top."""
+        return self._run.nesting
+
+    @property
+    def parent_id(self) -> str | None:
+        """The id of the run that started this one."""
+        return self._run.parent_id
+
+    @property
+    def kind(self) -> str:
+        """The name under which the workflow is registered."""
+        return self._run.workflow.name
+
+    @property
+    def namespace(self) -> str:
+        return self._run.bridge.namespace
+
+    def now(self) -> datetime:
+        """Returns the time of the last event, in UTC."""
+        return EPOCH + timedelta(milliseconds=self._run.now_ms)
+
+    def uuid(self) -> UUID:
+        """Returns a UUID that is the same in every replay."""
+        return UUID(self._run.value("uuid"))
+
+    def random_bits(self) -> int:
+        """Returns 64 random bits that are the same in every replay."""
+        return int(self._run.value("random"))
+
+    def random(self) -> float:
+        """Returns a number from 0 to 1, without 1, that is the same in every replay."""
+        return (self.random_bits() >> 11) * 2.0**-53
+
+    def rng(self) -> Random:
+        """Returns a generator whose seed is the same in every replay."""
+        return Random(self.random_bits())
+
+    def version(self, change: str, min: int, max: int) -> int:
+        """Returns the branch of a change that this run took: `max` for new runs, what is recorded for old ones."""
+        return int(self._run.value("version", arguments(change=change, min=min, max=max)))
+
+    def traceparent(self) -> str | None:
+        """Returns the W3C trace context of the run."""
+        found = self._run.value("trace")
+        return None if found is None else str(found)
+
+    # ---- steps and tasks ----
+
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[[Unpack[Ts]], Coroutine[Any, Any, T]],
+        *args: Unpack[Ts],
+        retry: int | RetryPolicy | None = None,
+        timeout: timedelta | float | None = None,
+        input: Any = ...,
+        record: bool = False,
+    ) -> Call[T]: ...
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[[Unpack[Ts]], T],
+        *args: Unpack[Ts],
+        retry: int | RetryPolicy | None = None,
+        timeout: timedelta | float | None = None,
+        input: Any = ...,
+        record: bool = False,
+    ) -> Call[T]: ...
+    def step(  # type: ignore[misc]
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *args: Any,
+        retry: int | RetryPolicy | None = None,
+        timeout: timedelta | float | None = None,
+        input: Any = ...,
+        record: bool = False,
+    ) -> Call[Any]:
+        """Calls a function in this process and records its result.
+
+        An `async def` runs on the event loop of `Onward`, a plain function in its thread pool. `retry` is the number of attempts
+        in all, or a `RetryPolicy`. `input` is compared on replay, and stored with `record=True`.
+        """
+        if retry is None and timeout is None and input is ... and not record:
+            options = named("name", name)
+        else:
+            value = None if input is ... else raw(input, f"the input of step `{name}`")
+            options = arguments(name=name, retry=retry_json(retry), timeout_ms=milliseconds(timeout), input=value, record=record)
+        if not callable(function):
+            raise invalid(
+                f"step `{name}` needs a function, not `{type(function).__name__}`", "write `ctx.step(name, function, argument)`"
+            )
+        return self._run.begin_step(options, function, args, result_converter(function))
+
+    @overload
+    def task(
+        self,
+        task: Task[I, O],
+        input: I,
+        *,
+        retry: int | RetryPolicy | None = None,
+        timeout: timedelta | float | None = None,
+        total_timeout: timedelta | float | None = None,
+        queued_timeout: timedelta | float | None = None,
+        heartbeat: timedelta | float | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        idempotency_key: str | None = None,
+        costs: bool = False,
+        effect: Effect | None = None,
+    ) -> Call[O]: ...
+    @overload
+    def task(
+        self,
+        task: Task[None, O],
+        *,
+        retry: int | RetryPolicy | None = None,
+        timeout: timedelta | float | None = None,
+        total_timeout: timedelta | float | None = None,
+        queued_timeout: timedelta | float | None = None,
+        heartbeat: timedelta | float | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        idempotency_key: str | None = None,
+        costs: bool = False,
+        effect: Effect | None = None,
+    ) -> Call[O]: ...
+    @overload
+    def task(
+        self,
+        task: str,
+        input: Any = None,
+        *,
+        retry: int | RetryPolicy | None = None,
+        timeout: timedelta | float | None = None,
+        total_timeout: timedelta | float | None = None,
+        queued_timeout: timedelta | float | None = None,
+        heartbeat: timedelta | float | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        idempotency_key: str | None = None,
+        costs: bool = False,
+        effect: Effect | None = None,
+    ) -> Call[Any]: ...
+    def task(self, task: Any, input: Any = None, **options: Any) -> Call[Any]:
+        """Queues a task for any worker that registered its kind.
+
+        It runs whether or not the call is awaited; `cancel_work()` of the call stops it. `effect`: what a repeated attempt does.
+        """
+        convert = task.convert_result if isinstance(task, Task) else None
+        return self._run.wait("task", task_arguments(task, input, options), convert)  # type: ignore[no-any-return]
+
+    # ---- time ----
+
+    def sleep(self, span: timedelta | float) -> Call[None]:
+        """Waits for a `timedelta` or a number of seconds, across restarts."""
+        return self._run.wait("sleep", f'{{"ms":{milliseconds(span)}}}')  # type: ignore[no-any-return]
+
+    def sleep_until(self, moment: datetime) -> Call[None]:
+        """Waits until a time with a time zone."""
+        return self._run.sleep_until_ms(epoch_ms(moment))
+
+    # ---- messages ----
+
+    @overload
+    def signal(self, name: str) -> Signals[Any]: ...
+    @overload
+    def signal(self, name: str, type: type[T]) -> Signals[T]: ...
+    def signal(self, name: str, type: Any = Any) -> Signals[Any]:
+        """Returns the mailbox of a name."""
+        return Signals(self._run, name, converter(type))
+
+    @overload
+    def signals(self, pattern: str) -> SignalPattern[Any]: ...
+    @overload
+    def signals(self, pattern: str, type: type[T]) -> SignalPattern[T]: ...
+    def signals(self, pattern: str, type: Any = Any) -> SignalPattern[Any]:
+        """Returns the mailbox of all names that match a pattern such as `user.*`."""
+        return SignalPattern(self._run, pattern, converter(type))
+
+    def send_signal(self, run_id: str, name: str, value: Any = None) -> None:
+        """Sends a signal to another run, once, with the commit."""
+        self._run.value("send_signal", arguments(run=run_id, name=name, value=raw(value, f"the payload of signal `{name}`")))
+
+    def approval(
+        self,
+        name: str,
+        title: str,
+        *,
+        description: str | None = None,
+        show: Any = None,
+        deciders: list[str] | None = None,
+        not_by_requester: bool = False,
+        within: timedelta | float | None = None,
+    ) -> ApprovalCall:
+        """Asks a person for a decision; `within` is the deadline."""
+        args = arguments(
+            name=name,
+            title=title,
+            description=description,
+            show=None if show is None else raw(show),
+            deciders=deciders,
+            not_by_requester=not_by_requester,
+            within_ms=milliseconds(within),
+        )
+        return self._run.wait("approval", args, decision, ApprovalCall)  # type: ignore[no-any-return]
+
+    @overload
+    def promise(self, name: str, *, within: timedelta | float | None = None) -> PromiseCall[Any]: ...
+    @overload
+    def promise(self, name: str, type: type[T], *, within: timedelta | float | None = None) -> PromiseCall[T]: ...
+    def promise(self, name: str, type: Any = Any, *, within: timedelta | float | None = None) -> PromiseCall[Any]:
+        """Creates an id that accepts one value from another system: `onward.resolve(id, value)`."""
+        args = arguments(name=name, within_ms=milliseconds(within))
+        return self._run.wait("promise", args, converter(type), PromiseCall)  # type: ignore[no-any-return]
+
+    # ---- other runs ----
+
+    @overload
+    def child(
+        self,
+        workflow: Workflow[I, O],
+        input: I,
+        *,
+        id: str | None = None,
+        version: str | None = None,
+        on_parent_close: Literal["cancel", "terminate", "abandon"] | None = None,
+        budget: dict[str, Any] | None = None,
+    ) -> ChildCall[O]: ...
+    @overload
+    def child(
+        self,
+        workflow: Workflow[None, O],
+        *,
+        id: str | None = None,
+        version: str | None = None,
+        on_parent_close: Literal["cancel", "terminate", "abandon"] | None = None,
+        budget: dict[str, Any] | None = None,
+    ) -> ChildCall[O]: ...
+    @overload
+    def child(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        id: str | None = None,
+        version: str | None = None,
+        on_parent_close: Literal["cancel", "terminate", "abandon"] | None = None,
+        budget: dict[str, Any] | None = None,
+    ) -> ChildCall[Any]: ...
+    def child(self, workflow: Any, input: Any = None, **options: Any) -> ChildCall[Any]:
+        """Starts a run whose result this one receives."""
+        args = arguments(kind=name_of(workflow), input=input_of("workflow", workflow, input), **options)
+        return self._run.wait("child", args, convert_of(workflow), ChildCall)  # type: ignore[no-any-return]
+
+    @overload
+    def spawn(self, workflow: Workflow[I, O], input: I, *, budget: dict[str, Any] | None = None) -> Spawned[O]: ...
+    @overload
+    def spawn(self, workflow: str, input: Any = None, *, budget: dict[str, Any] | None = None) -> Spawned[Any]: ...
+    def spawn(self, workflow: Any, input: Any = None, *, budget: dict[str, Any] | None = None) -> Spawned[Any]:
+        """Starts a child that may outlive the turn of an agent; it starts with the commit."""
+        found = self._run.value(
+            "spawn", arguments(kind=name_of(workflow), input=input_of("workflow", workflow, input), budget=budget)
+        )
+        return Spawned(self._run, found["run"], convert_of(workflow))
+
+    def spawned(self, run_id: str, type: Any = Any) -> Spawned[Any]:
+        """Returns the handle of a run that was spawned before."""
+        return Spawned(self._run, run_id, converter(type))
+
+    def message_parent(self, value: Any) -> None:
+        """Sends a message to the run that started this one."""
+        self._run.value("parent_message", arguments(value=raw(value)))
+
+    # ---- what others see ----
+
+    @property
+    def state(self) -> State:
+        """Named values that callers can read."""
+        return State(self._run)
+
+    @property
+    def attributes(self) -> Attributes:
+        """Values by which runs are listed."""
+        return Attributes(self._run)
+
+    def emit(self, name: str, value: Any = None, *, internal: bool = False, meta: dict[str, Any] | None = None) -> None:
+        """Sends a value to those who watch the run, live only."""
+        self._run.value("emit", arguments(name=name, value=raw(value), internal=internal, meta=meta))
+
+    def query(self, name: str, handler: Callable[..., Any]) -> None:
+        """Answers `run.query(name, ..)` with a plain function, which must change nothing."""
+        self._run.handlers().queries[name] = handler_of(name, handler)
+
+    def update(self, name: str, handler: Callable[..., Any]) -> None:
+        """Answers `run.update(name, ..)` with a plain function, which may change what it shares with the code."""
+        self._run.handlers().updates[name] = handler_of(name, handler)
+        for kept in self._run.value("update", arguments(name=name)):
+            self._run.answer_update(kept["update"], name, kept["input"])
+
+    # ---- the end ----
+
+    @property
+    def is_canceled(self) -> bool:
+        """Whether someone requested to cancel the run."""
+        return bool(self._run.read("is_canceled"))
+
+    def canceled(self) -> Call[Any]:
+        """Waits for a request to cancel; until it is cancelled or done, a request interrupts nothing else."""
+        return self._run.wait("canceled", "{}")  # type: ignore[no-any-return]
+
+    def on_failure(self, name: str, function: Callable[[Unpack[Ts]], Any], *args: Unpack[Ts]) -> None:
+        """Registers a compensation: a step that runs, latest first, if the run fails or is canceled."""
+        number = self._run.value("on_failure", arguments(name=name))
+        self._run.handlers().undos[number] = (function, args)
+
+    async def continue_as_new(self, input: Any = None) -> NoReturn:
+        """Starts the function again with another input and a fresh log; the run keeps its id."""
+        await self._run.wait("continue_as_new", arguments(input=raw(input)))
+        raise AssertionError("the run continued as new")
+
+    # ---- budgets ----
+
+    def set_budget(self, budget: dict[str, Any]) -> None:
+        """Sets the limits of what the run and its children may spend."""
+        self._run.value("set_budget", arguments(budget=budget))
+
+    def spent(self) -> dict[str, Any]:
+        """Returns what the run and its children have spent."""
+        return dict(self._run.read("spent"))
+
+    def budget_left(self) -> dict[str, Any]:
+        """Returns what the run and its children may still spend."""
+        return dict(self._run.read("budget_left"))
+
+
+def decision(answer: dict[str, Any]) -> Decision:
+    return Decision(
+        bool(answer.get("approved")), answer.get("feedback"), answer.get("decided_by"), bool(answer.get("expired")), answer
+    )
+
+
+def name_of(definition: Any) -> str:
+    """Returns the kind of a definition or name."""
+    name = definition if isinstance(definition, str) else getattr(definition, "name", None)
+    if not isinstance(name, str):
+        raise invalid(
+            f"{definition!r:.60} is not a workflow or task",
+            "decorate the function with `@workflow()` or `@task()`, or use its name",
+        )
+    return name
+
+
+def input_of(what: str, definition: Any, input: Any) -> Raw:
+    return raw(input, f"the input of {what} `{name_of(definition)}`")
+
+
+def convert_of(definition: Any) -> Any:
+    return getattr(definition, "convert_result", None)
+
+
+def task_arguments(task: Any, input: Any, options: dict[str, Any]) -> str:
+    """Returns the arguments of the verbs `task` and `start_task`."""
+    fields: dict[str, Any] = {"kind": name_of(task), "input": input_of("task", task, input)}
+    for name, value in options.items():
+        if name in ("timeout", "total_timeout", "queued_timeout", "heartbeat"):
+            fields[f"{name}_ms"] = milliseconds(value)
+        elif name == "retry":
+            fields["retry"] = retry_json(value)
+        elif name == "effect":
+            fields["class"] = value
+        elif name in ("queue", "priority", "idempotency_key", "id"):
+            fields[name] = value
+        elif name == "costs":
+            fields["costs"] = value or None
+        else:
+            raise TypeError(f"task() got an unexpected keyword argument '{name}'")
+    return arguments(**fields)
+
+
+def handler_of(name: str, handler: Callable[..., Any]) -> Handler:
+    """Returns the handler of a query or update with what converts its input."""
+    if inspect.iscoroutinefunction(handler):
+        raise invalid(
+            f"the handler of `{name}` is an async function", "write a plain function that returns what the code has computed"
+        )
+    parameters = list(inspect.signature(handler).parameters.values())
+    if not parameters:
+        return handler, None, False
+    return handler, converter(type_hints(handler).get(parameters[0].name, Any)), True
+
+
+__all__ = [
+    "ApprovalCall",
+    "Attributes",
+    "ChildCall",
+    "Ctx",
+    "Decision",
+    "PromiseCall",
+    "ReceivedSignal",
+    "SignalPattern",
+    "Signals",
+    "Spawned",
+    "State",
+]

@@ -1,0 +1,244 @@
+"""Errors, and failures that are recorded in logs."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from types import TracebackType
+from typing import Any, ClassVar
+
+from ._native import Stopped
+
+__all__ = [
+    "AnswerFailed",
+    "ContextMisused",
+    "DirectoryInUse",
+    "Failure",
+    "InvalidArguments",
+    "OnwardError",
+    "RunExists",
+    "RunFailed",
+    "RunNotFound",
+    "ShutDown",
+    "Stopped",
+    "Unauthorized",
+    "ValueInvalid",
+]
+
+STACK_CHARS_MAX = 16_000
+
+
+class OnwardError(Exception):
+    """An operation failed.
+
+    `code` is stable; docs/errors has a page for each. `hint` says what to do, `status` is the HTTP status of the code.
+    """
+
+    codes: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, message: str, *, code: str = "failed", hint: str | None = None, status: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.hint = hint
+        self.status = status
+        self.failure: Failure | None = None
+
+    def __str__(self) -> str:
+        hint = f"\nhint: {self.hint}" if self.hint else ""
+        return f"[{self.code}] {self.message}{hint}"
+
+
+class RunNotFound(OnwardError):
+    """No run has this id."""
+
+    codes = ("run_not_found",)
+
+
+class RunExists(OnwardError):
+    """A run with this id exists and was started with another kind or input."""
+
+    codes = ("run_exists",)
+
+
+class RunFailed(OnwardError):
+    """The run failed, was canceled or was terminated; `failure` says why."""
+
+    codes = ("run_failed",)
+
+
+class AnswerFailed(OnwardError):
+    """The handler of a query or update failed; `failure` says why."""
+
+    codes = ("answer_failed",)
+
+
+class DirectoryInUse(OnwardError):
+    """Another `Onward` has the directory open, in this process or another one."""
+
+    codes = ("directory_locked", "directory_in_use")
+
+
+class ContextMisused(OnwardError):
+    """`ctx` was used outside of the code of its run: in a step, a query, a thread, or after the end."""
+
+    codes = ("context_misused",)
+
+
+class InvalidArguments(OnwardError):
+    """An argument or setting is invalid."""
+
+    codes = ("arguments_invalid", "settings_invalid", "request_invalid")
+
+
+class Unauthorized(OnwardError):
+    """The API key is missing, invalid, or lacks a scope."""
+
+    codes = ("unauthorized", "forbidden", "unauthenticated", "scope_missing")
+
+
+class ShutDown(OnwardError):
+    """The `Onward` was closed."""
+
+    codes = ("shut_down",)
+
+
+class ValueInvalid(OnwardError, TypeError):
+    """A value is not JSON, or JSON does not have the expected type; `path` is the place in the value, `$` all of it."""
+
+    codes = ("value_invalid",)
+
+    def __init__(self, problem: str, what: str = "the value") -> None:
+        super().__init__(problem, code="value_invalid", status=400)
+        self.problem = problem
+        self.path = "$"
+        self.what = what
+        self.verb = "is not JSON"
+        self.describe()
+
+    def describe(self) -> ValueInvalid:
+        self.message = f"{self.what} {self.verb} at {self.path}: {self.problem}"
+        return self
+
+    def inside(self, step: str) -> ValueInvalid:
+        """Prepends a step of the path: `.name` or `[index]`."""
+        self.path = "$" + step + self.path[1:]
+        return self.describe()
+
+    def of(self, what: str) -> ValueInvalid:
+        """Names the value."""
+        self.what = what
+        return self.describe()
+
+
+class TypeInvalid(ValueInvalid):
+    """JSON does not have the annotated type."""
+
+    def __init__(self, problem: str, what: str = "the value") -> None:
+        super().__init__(problem, what)
+        self.verb = "does not have the annotated type"
+        self.describe()
+
+
+class Failure(Exception):
+    """The failure of a step, task, child, promise or run, as the log has it.
+
+    Raise one to fail with a code of your own, without retries (`retryable=False`), or with data.
+    Failures of other exceptions have the code `failed`, the name of their type in `type`, and their stack in `stack`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "failed",
+        retryable: bool = True,
+        data: Any = None,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.retryable = retryable
+        self.data = data
+        self.retry_after_ms = retry_after_ms
+        self.type: str | None = None
+        self.stack: str | None = None
+        self.causes: list[Any] = []
+        self.details: Any = None
+
+    def __str__(self) -> str:
+        name = f"{self.type}: " if self.type else ""
+        return name + self.message
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Failure:
+        """Returns the failure that the JSON object of a log or reply describes."""
+        failure = cls(
+            value["message"],
+            code=value.get("code") or "failed",
+            retryable=value.get("retryable", True),
+            retry_after_ms=value.get("retry_after_ms"),
+        )
+        failure.causes = value.get("causes") or []
+        details = failure.details = value.get("details")
+        if isinstance(details, dict):
+            failure.type = details.get("type")
+            failure.stack = details.get("stack")
+            failure.data = details.get("data")
+        return failure
+
+
+BY_CODE = {
+    code: error
+    for error in (
+        RunNotFound,
+        RunExists,
+        RunFailed,
+        AnswerFailed,
+        DirectoryInUse,
+        ContextMisused,
+        InvalidArguments,
+        Unauthorized,
+        ShutDown,
+    )
+    for code in error.codes
+}
+
+
+def error_of(text: str) -> OnwardError:
+    """Returns the exception for the JSON text of an error."""
+    value = json.loads(text)
+    code = value["code"]
+    kind = BY_CODE.get(code, OnwardError)
+    error = kind(value["message"], code=code, hint=value.get("hint"), status=value.get("status"))
+    if value.get("failure"):
+        error.failure = Failure.from_json(value["failure"])
+        error.__cause__ = error.failure
+    return error
+
+
+def stack_of(error: BaseException) -> str:
+    """Returns the stack of an exception and its causes, without the frames of this package, shortened at the front."""
+    lines = traceback.TracebackException.from_exception(error)
+    chain: traceback.TracebackException | None = lines
+    while chain is not None:
+        # The frames of a `StackSummary` are a list; those of this package say nothing about the user's code.
+        chain.stack[:] = [frame for frame in chain.stack if not is_own(frame.filename)]
+        chain = chain.__cause__ or chain.__context__
+    text = "".join(lines.format()).rstrip()
+    return text if len(text) <= STACK_CHARS_MAX else "...\n" + text[-STACK_CHARS_MAX:]
+
+
+OWN_FOLDER = __file__[: -len("_errors.py")]
+
+
+def is_own(path: str) -> bool:
+    """Tells whether a file is part of this package."""
+    return path.startswith(OWN_FOLDER)
+
+
+def first_line(traceback_: TracebackType | None) -> str | None:
+    """Returns file and line of the innermost frame outside of this package."""
+    frames = [frame for frame in traceback.extract_tb(traceback_) if not is_own(frame.filename)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None

@@ -1,0 +1,28 @@
+/** The program of the README, as it stands there. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { version } from "onward";
+import { directory, runProgram } from "./kit.js";
+
+const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+
+test("the README shows the quickstart of the tests", () => {
+  const program = readFileSync(here("../test/quickstart.ts"), "utf8");
+  assert(readFileSync(here("../README.md"), "utf8").includes(`\`\`\`ts\n${program}\`\`\``));
+});
+
+test("the quickstart runs, and a second start finds its result", async () => {
+  process.chdir(directory());
+  for (let start = 0; start < 2; start++) {
+    const { stdout, stderr, code } = await runProgram("quickstart.js");
+    assert.deepEqual([stdout, stderr, code], ["label: paid for a teapot 42 noted\n", "", 0]);
+  }
+});
+
+test("the package has the version of the engine", () => {
+  const { version: packaged } = JSON.parse(readFileSync(here("../package.json"), "utf8")) as { version: string };
+  assert.equal(version(), packaged);
+});
