@@ -1,11 +1,12 @@
-//! Python packages, installed below the target folder from a list with hashes.
+//! Python packages, installed below the target folder from a list with hashes; and the tests of the package `onward`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::repository::{Repository, run};
+use crate::repository::{Repository, cargo, run};
+use crate::sdks;
 
 /// Creates the environment `name` from the list at `requirements`, unless it is up to date.
 ///
@@ -25,4 +26,35 @@ pub fn environment(repository: &Repository, name: &str, requirements: &str) -> R
     run(Command::new(folder.join("bin/pip")).args(pip).arg(&requirements))?;
     std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(folder)
+}
+
+/// Folder of the Python package.
+const PACKAGE: &str = "sdks/python";
+
+/// Checks the types of the package `onward` and of its tests, and runs them with the native module and server that were just built.
+pub fn test_package(repository: &Repository) -> Result<()> {
+    let binary = sdks::binary(repository)?;
+    // The same features as in the other builds: the engine is not compiled again.
+    run(cargo(repository).args(["build", "--quiet", "--workspace", "--lib", "--examples"]))?;
+    let folder = repository.root.join(PACKAGE);
+    link_native_module(repository, &folder.join("src/onward"))?;
+    let environment = environment(repository, "python-package", &format!("{PACKAGE}/tests/requirements.txt"))?;
+    let tool = |name: &str| {
+        let mut command = Command::new(environment.join("bin").join(name));
+        command.current_dir(&folder).env("PYTHONPATH", folder.join("src")).env("ONWARD_BIN", &binary);
+        command
+    };
+    let cache = environment.join("mypy");
+    run(tool("mypy").args(["--no-error-summary", "--cache-dir"]).arg(cache).args(["src/onward", "tests"]))?;
+    run(tool("pyright").arg("--pythonpath").arg(environment.join("bin/python")).env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1"))?;
+    run(tool("python").args(["-B", "-m", "pytest", "--durations", "5"]))
+}
+
+/// Puts the library that cargo built where Python imports `onward._native` from.
+fn link_native_module(repository: &Repository, package: &Path) -> Result<()> {
+    let name = format!("{}onward_python{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let library = repository.target().join("debug").join(name);
+    let module = package.join("_native.abi3.so");
+    drop(std::fs::remove_file(&module)); // of an earlier run
+    std::os::unix::fs::symlink(&library, &module).with_context(|| format!("cannot link {}", module.display()))
 }

@@ -3,7 +3,7 @@
 A workflow is an async function that takes a `Ctx`. Its calls on `ctx` are recorded; after a crash it continues where it was.
 """
 
-from ._client import Onward, RunHandle, TaskHandle
+from ._client import Onward, RunHandle, RunView, TaskHandle
 from ._ctx import (
     ApprovalCall,
     Attributes,
@@ -60,6 +60,7 @@ __all__ = [
     "RunFailed",
     "RunHandle",
     "RunNotFound",
+    "RunView",
     "ShutDown",
     "SignalPattern",
     "Signals",

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -26,6 +27,48 @@ if TYPE_CHECKING:
 
 I = TypeVar("I")
 O = TypeVar("O")
+
+
+def unwrap(payload: Any) -> Any:
+    """Returns the value of a payload, which the API writes as `{"json": value}`."""
+    return payload["json"] if isinstance(payload, dict) and len(payload) == 1 and "json" in payload else payload
+
+
+@dataclass(frozen=True)
+class RunView:
+    """The state of a run at one moment."""
+
+    id: str
+    kind: str
+    #: `pending`, `running`, `waiting`, `paused`, `completed`, `failed`, `canceled` or `terminated`.
+    status: str
+    generation: int
+    input: Any
+    #: What the code set with `ctx.state`.
+    state: dict[str, Any]
+    attributes: dict[str, Any]
+    #: What the code waits for: `kind`, `name`, `id`, `since`, `deadline`, ..
+    awaiting: list[dict[str, Any]]
+    #: Why the run is paused.
+    pause: dict[str, Any] | None
+    #: Everything that the API says.
+    details: dict[str, Any]
+
+    @classmethod
+    def from_json(cls, view: dict[str, Any]) -> RunView:
+        head = view["head"]
+        return cls(
+            id=head["key"]["id"],
+            kind=head["kind"],
+            status=head["status"],
+            generation=head["generation"],
+            input=unwrap(view.get("input")),
+            state={key: unwrap(value) for key, value in view.get("state", {}).items()},
+            attributes={found["name"]: next(iter(found["value"].values())) for found in head.get("attributes", ())},
+            awaiting=view.get("awaiting", []),
+            pause=view.get("pause"),
+            details=view,
+        )
 
 
 class RunHandle(Generic[O]):
@@ -72,18 +115,18 @@ class RunHandle(Generic[O]):
         """Returns what the handler of an update answers; the answer is recorded."""
         return await self._do("update", name=name, input=raw(input, f"the input of `{name}`"), id=id)
 
-    async def view(self) -> dict[str, Any]:
+    async def view(self) -> RunView:
         """Returns the state of the run: status, waits, state, attributes, .."""
-        return dict(await self._do("view"))
+        return RunView.from_json(await self._do("view"))
 
-    async def wait(self, *, status: str | Sequence[str] | None = None, state: tuple[str, Any] | None = None) -> dict[str, Any]:
+    async def wait(self, *, status: str | Sequence[str] | None = None, state: tuple[str, Any] | None = None) -> RunView:
         """Waits for a status, or for a value of the state, and returns the view; also returns when the run closed."""
         if (status is None) == (state is None):
             raise invalid("`wait` needs either `status` or `state`")
         if state is not None:
             key, value = state
-            return dict(await self._do("wait", state=Raw(arguments(key=key, value=raw(value)))))
-        return dict(await self._do("wait", status=[status] if isinstance(status, str) else list(status or ())))
+            return RunView.from_json(await self._do("wait", state=Raw(arguments(key=key, value=raw(value)))))
+        return RunView.from_json(await self._do("wait", status=[status] if isinstance(status, str) else list(status or ())))
 
     async def cancel(self, reason: str = "") -> Any:
         """Requests that the run stops: its next wait raises `asyncio.CancelledError`."""

@@ -96,30 +96,31 @@ class Host:
         sys.set_asyncgen_hooks(None, None)
         try:
             for work in batch:
-                tag = work[0]
-                if tag == ANSWER:
-                    run = runs.get(work[1])
-                    if run is not None:
-                        self.play(run, work, played)
-                elif tag == REPLY:
-                    self.reply(work)
-                elif tag == START:
-                    self.begin(work, played)
-                elif tag == UPDATE:
-                    run = runs.get(work[1])
-                    if run is not None:
-                        self.play(run, work, played)
-                elif tag == CLOSE:
-                    self.close_run(work[1])
-                else:
-                    later.append(work)
+                try:
+                    if work[0] == ANSWER or work[0] == UPDATE:
+                        run = runs.get(work[1])
+                        if run is not None:
+                            self.play(run, work, played)
+                    elif work[0] == REPLY:
+                        self.reply(work)
+                    elif work[0] == START:
+                        self.begin(work, played)
+                    elif work[0] == CLOSE:
+                        self.close_run(work[1])
+                    else:
+                        later.append(work)
+                except Exception:  # an error of this package must not lose the other messages
+                    LOG.exception("a message of the engine was not processed: %r", work[:3])
         finally:
             sys.set_asyncgen_hooks(*hooks)
             _set_running_loop(running)
         if self.steps:
             self.start_steps()
         for work in later:
-            self.start(work)
+            try:
+                self.start(work)
+            except Exception:
+                LOG.exception("a message of the engine was not processed: %r", work[:3])
         if played:
             self.bridge.hand_back(played)
 
@@ -163,8 +164,12 @@ class Host:
     def close_run(self, number: int) -> None:
         run = self.runs.pop(number, None)
         if run is not None:
-            run.close()
-            self.turns.ready.clear()
+            self.turns.run = run
+            try:
+                run.close()
+            finally:
+                self.turns.run = None
+                self.turns.ready.clear()
 
     def reply(self, work: tuple[Any, ...]) -> None:
         _, request, is_ok, text = work
