@@ -4,7 +4,7 @@ import { Ctx, type Effect } from "./ctx.js";
 import type { Entry } from "./documents.js";
 import { Failure } from "./errors.js";
 import type { TaskCtx } from "./jobs.js";
-import { encodeArguments } from "./json.js";
+import { encode, encodeArguments } from "./json.js";
 import { nameOf, workflow, type types, type Workflow, type WorkflowName, type WorkflowOptions } from "./names.js";
 import { optionalMs, retryArgument, type Budget, type Duration, type Retry } from "./options.js";
 import type { Run } from "./run.js";
@@ -93,7 +93,7 @@ export function toolArguments({ name, options }: Tool): Record<string, unknown> 
 
 /** Returns what a model sees of a tool. */
 function shownTool({ name, options }: Pick<Tool, "name" | "options">): Record<string, unknown> {
-  return { name, description: options.description, input: jsonSchemaOf(name, options) };
+  return { name, description: options.description, input: JSON.stringify(jsonSchemaOf(name, options)) };
 }
 
 function jsonSchemaOf(name: string, { input, jsonSchema }: ToolOptions<unknown>): Record<string, unknown> {
@@ -257,7 +257,7 @@ export class AgentCtx extends Ctx {
       ask,
       at,
       truncate_at: truncateAt,
-      extra,
+      extra: extra && Object.fromEntries(Object.entries(extra).map(([field, value]) => [field, encode(value, "the field", field)])),
     };
     const reply = (document: unknown): ModelReply => new ModelReply(document);
     return this.#run.wait("llm", encodeArguments(args, "the request to model", model), reply) as Promise<ModelReply>;

@@ -1,12 +1,12 @@
 /** Starting runs and reading, signaling and ending them. */
 
 import { AgentCtx, agentArguments, toolArguments, type Agent, type Tool } from "./agent.js";
-import { attributeArgument, optionalMs, type AttributeValue, type Budget, type Duration } from "./options.js";
+import { attributeArgument, optionalMs, typedAttribute, type AttributeValue, type Budget, type Duration } from "./options.js";
 import { Ctx, taskArguments, type TaskOptions } from "./ctx.js";
-import type { Entry, EntryPage, LiveFrame, LogRecord, Receipt, RunStatus, RunView, TaskView } from "./documents.js";
-import { OnwardError, WorkflowMisuse, failureText, type ErrorDocument } from "./errors.js";
+import { summaryOf, viewOf, type HeadDocument, type RunSummary, type ViewDocument, type Entry, type EntryPage, type LiveFrame, type LogRecord, type Receipt, type RunStatus, type RunView, type TaskView } from "./documents.js";
+import { OnwardError, WorkflowMisuse, failureText, type ErrorDocument, type FailureDocument } from "./errors.js";
 import { inCode } from "./guard.js";
-import { Host, toolKey, type Code } from "./host.js";
+import { Host, toolKey, versionKey, type Code } from "./host.js";
 import type { TaskCtx } from "./jobs.js";
 import { encodeArguments } from "./json.js";
 import { nameOf, type Input, type SignalName, type Task, type TaskName, type Workflow, type WorkflowName } from "./names.js";
@@ -174,8 +174,25 @@ export class Onward implements AsyncDisposable {
     return this.#request("reject", { promise, failure, ...options }, "the failure of promise", promise);
   }
 
+  /** Iterates over the runs that match, latest first. */
+  async *listRuns(filter: RunFilter = {}): AsyncGenerator<RunSummary> {
+    const { kind, status, attributes, version } = filter;
+    const query = {
+      kind,
+      statuses: status,
+      versions: version === undefined ? undefined : [version],
+      attributes: Object.entries(attributes ?? {}).map(([name, value]) => ({ name, values: [typedAttribute(value)] })),
+    };
+    let cursor: string | null | undefined;
+    do {
+      const page: RunPage = await this.execute<RunPage>("list_runs", { ...query, cursor });
+      yield* page.runs.map(summaryOf);
+      cursor = page.next;
+    } while (cursor !== null);
+  }
+
   /**
-   * Makes a request of the API by its name, with the documents of docs/openapi.json: `list_runs`, `count_runs`, `list_approvals`,
+   * Makes a request of the API by its name, with its own documents: `count_runs`, `list_approvals`,
    * `delete_run`, `read_timeline`, `list_workers`, ..
    */
   execute<T = Receipt>(verb: string, args: Record<string, unknown> = {}): Promise<T> {
@@ -217,6 +234,26 @@ export class Onward implements AsyncDisposable {
     if (!ok) throw OnwardError.of(value as ErrorDocument);
     return value as T;
   }
+}
+
+/** Which runs are listed: those that match all of it. */
+export interface RunFilter {
+  kind?: string;
+  status?: RunStatus[];
+  version?: string;
+  attributes?: Record<string, AttributeValue>;
+}
+
+interface RunPage {
+  runs: HeadDocument[];
+  next: string | null;
+}
+
+/** How far a run came that was executed on demand. */
+export interface Driven<O> {
+  state: "waiting" | "paused" | "ended";
+  output: O | null;
+  failure: FailureDocument | null;
 }
 
 /** A run. */
@@ -265,28 +302,28 @@ export class RunHandle<O = unknown> {
   }
 
   /** Returns the run as it is now. */
-  view(): Promise<RunView> {
-    return this.#do("view", {});
+  async view(): Promise<RunView> {
+    return viewOf(await this.#do<ViewDocument>("view", {}));
   }
 
   /** Returns whether the run waits, has ended, .. */
   async status(): Promise<RunStatus> {
-    return (await this.view()).head.status;
+    return (await this.view()).status;
   }
 
   /** Returns a value that the code has set with `ctx.state.set(..)`. */
   async state<T = unknown>(key: string): Promise<T | undefined> {
-    return (await this.view()).state[key]?.json as T | undefined;
+    return (await this.view()).state[key] as T | undefined;
   }
 
   /** Waits until the run has one of these states, or is closed. */
-  waitForStatus(...status: RunStatus[]): Promise<RunView> {
-    return this.#do("wait", { status });
+  async waitForStatus(...status: RunStatus[]): Promise<RunView> {
+    return viewOf(await this.#do<ViewDocument>("wait", { status }));
   }
 
   /** Waits until the code has set a state value (to `value`, if it is given), or the run is closed. */
-  waitForState(key: string, value?: unknown): Promise<RunView> {
-    return this.#do("wait", { state: { key, value } });
+  async waitForState(key: string, value?: unknown): Promise<RunView> {
+    return viewOf(await this.#do<ViewDocument>("wait", { state: { key, value } }));
   }
 
   /** Asks the run to end: its code can clean up. */
@@ -360,8 +397,8 @@ export class RunHandle<O = unknown> {
     return this.#onward.stream("attach", { run: this.id, ...options });
   }
 
-  /** Executes the run here until it waits, where runs are started on demand. */
-  drive(options: { signal?: { name: string; payload?: unknown; id?: string } } = {}): Promise<{ status: string }> {
+  /** Executes the run here until it waits, is paused or has ended, where runs are executed on demand (`onDemand`). */
+  drive(options: { signal?: { name: string; payload?: unknown; id?: string } } = {}): Promise<Driven<O>> {
     const { signal } = options;
     return this.#do("drive", { signal: signal && { name: signal.name, value: signal.payload ?? null, id: signal.id } });
   }
@@ -464,15 +501,21 @@ function forkArguments({ dropSignals, restartChildren, includeOutcomeUnknown, ..
 
 /** @internal Returns the settings of the bridge. */
 export function settingsOf(store: string, options: ConnectOptions): { shutdown_timeout_ms: number | undefined; [name: string]: unknown } {
-  const kinds = (options.workflows ?? []).map(({ kind, options, isAgent }) => ({
-    kind,
-    agent: isAgent,
-    version: options.version,
-    previous: options.previous,
-    record_inputs: options.recordInputs,
-    internal: options.internal,
-    input_schema: options.inputSchema,
-    output_schema: options.outputSchema,
+  const all = options.workflows ?? [];
+  // The first of a kind is its current code; the others are the code of other versions.
+  const others = all.filter((workflow, index) => all.slice(0, index).some((first) => isOtherVersion(first, workflow)));
+  const kinds = all.filter((workflow) => !others.includes(workflow)).map((current) => ({
+    kind: current.kind,
+    agent: current.isAgent,
+    version: current.options.version,
+    previous: others
+      .filter((other) => isOtherVersion(current, other))
+      .flatMap(versionsOf)
+      .concat(current.options.previous ?? []),
+    record_inputs: current.options.recordInputs,
+    internal: current.options.internal,
+    input_schema: current.options.inputSchema,
+    output_schema: current.options.outputSchema,
   }));
   const tasks = (options.tasks ?? []).map(({ kind, options }) => ({
     kind,
@@ -504,11 +547,25 @@ export function settingsOf(store: string, options: ConnectOptions): { shutdown_t
   };
 }
 
+/** Returns whether these are the same kind with different versions. */
+function isOtherVersion(one: AnyWorkflow, other: AnyWorkflow): boolean {
+  return one.kind === other.kind && one.options.version !== other.options.version && other.options.version !== undefined;
+}
+
+/** Returns the versions of runs that this code continues. */
+function versionsOf({ options }: AnyWorkflow): string[] {
+  return [...(options.version === undefined ? [] : [options.version]), ...(options.previous ?? [])];
+}
+
 /** @internal Returns the functions of workflows and tasks, by kind. */
 export function codeOf(options: WorkerOptions): Code {
   type Run = (ctx: Ctx, input: unknown) => unknown;
   type Execute = (input: unknown, task: TaskCtx) => unknown;
-  const workflows = new Map<string, Run>((options.workflows ?? []).map(({ kind, code }) => [kind, code as Run]));
+  const workflows = new Map<string, Run>();
+  for (const workflow of options.workflows ?? []) {
+    const keys = [workflow.kind, ...versionsOf(workflow).map((version) => versionKey(workflow.kind, version))];
+    for (const key of keys) if (!workflows.has(key)) workflows.set(key, workflow.code as Run);
+  }
   const tasks = new Map<string, Execute>((options.tasks ?? []).map(({ kind, code }) => [kind, code as Execute]));
   for (const { name, code } of options.tools ?? []) tasks.set(toolKey("", name), code);
   for (const { kind, options: { tools = [] } } of options.agents ?? []) {

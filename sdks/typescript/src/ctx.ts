@@ -15,7 +15,7 @@ import {
   type Duration,
   type Retry,
 } from "./options.js";
-import type { Handler, Run } from "./run.js";
+import { isAnswer, type Handler, type Run } from "./run.js";
 
 /** Options of {@link Ctx.step}. */
 export interface StepOptions {
@@ -83,6 +83,11 @@ export interface Decision {
   expired: boolean;
 }
 
+/** The call that was answered first. */
+export type Selected<T extends Record<string, Promise<unknown>>> = {
+  [K in keyof T]: { readonly key: K; readonly value: Awaited<T[K]> };
+}[keyof T];
+
 /** A wait that can be named from outside. */
 export type Identified<T> = Promise<T> & { readonly id: string };
 
@@ -112,10 +117,6 @@ export class Ctx {
 
   get runId(): string {
     return this.#run.info.id;
-  }
-
-  get namespace(): string {
-    return this.#run.info.namespace;
   }
 
   get kind(): string {
@@ -186,28 +187,46 @@ export class Ctx {
     return this.#run.wait("sleep", `{"until":${until}}`, nothing) as Promise<void>;
   }
 
-  /** Waits for a promise for at most `span`, and fails with the code `timed_out` then. */
+  /** Waits for a promise for at most `span`, then gives it up and fails with the code `timed_out`. */
   async timeout<T>(promise: Promise<T>, span: Duration): Promise<T> {
     const timer = this.sleep(span);
-    const late = timer.then((): never => {
-      throw new Failure(`nothing came within ${milliseconds(span, "the timeout")} ms`, { code: "timed_out" });
-    });
-    return this.race([promise, late], [timer]);
+    try {
+      const isLate = await Promise.race([promise.then(() => false), timer.then(() => true)]);
+      if (!isLate) return await promise;
+    } finally {
+      this.#run.drop([promise, timer]);
+    }
+    throw new Failure(`nothing came within ${milliseconds(span, "the timeout")} ms`, { code: "timed_out" });
   }
 
   /**
-   * Waits for the first of several promises, like `Promise.race`, and gives up the others: their timers stop, and a signal that
+   * Waits for the first of several calls of `ctx`, by name, and gives up the others: their timers stop, and a signal that
    * arrives later stays in the mailbox. With `Promise.race`, the losers go on waiting.
    *
-   * @param waits Further promises of `ctx` to give up: those that the raced ones are made from.
+   * ```ts
+   * const first = await ctx.select({ item: ctx.signal<string>("add").recv(), late: ctx.sleep({ days: 1 }) });
+   * if (first.key === "item") items.push(first.value);
+   * ```
    */
-  async race<T extends readonly unknown[]>(promises: T, waits: readonly unknown[] = []): Promise<Awaited<T[number]>> {
-    try {
-      return await Promise.race(promises);
-    } finally {
-      for (const promise of promises) if (promise instanceof Promise) promise.catch(() => {});
-      this.#run.drop([...promises, ...waits]);
+  async select<T extends Record<string, Promise<unknown>>>(calls: T): Promise<Selected<T>> {
+    const promises = Object.entries(calls);
+    const unknown = promises.find(([, promise]) => !isAnswer(promise));
+    if (unknown !== undefined) {
+      const why = `\`${unknown[0]}\` is not a call of \`ctx\` itself, so it cannot be given up`;
+      throw new TypeError(`${why}: pass the call without \`then\`, or use \`Promise.race\``);
     }
+    const keyed = promises.map(async ([key, promise]) => ({ key, value: await promise }));
+    try {
+      return (await Promise.race(keyed)) as Selected<T>;
+    } finally {
+      for (const promise of keyed) promise.catch(() => {});
+      this.#run.drop(Object.values(calls));
+    }
+  }
+
+  /** Waits for the first of several calls of `ctx` like {@link Ctx.select}, without names. */
+  async race<T extends readonly Promise<unknown>[]>(calls: T): Promise<Awaited<T[number]>> {
+    return (await this.select(Object.fromEntries(calls.entries()))).value as Awaited<T[number]>;
   }
 
   /** Gives up a promise of `ctx`: the code no longer waits for it. */

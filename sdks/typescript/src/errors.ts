@@ -173,7 +173,11 @@ function failureDocument(thrown: unknown): FailureDocument {
   const stack = safe(() => text(thrown.stack ?? ""), "");
   if (!(thrown instanceof Failure)) {
     const details = { type, stack };
-    return { message: safe(() => text(thrown.message), type), retryable: !(thrown instanceof ValueRefused), causes: causesOf(thrown.cause ?? errorsOf(thrown)), details };
+    const message = safe(() => text(thrown.message), type);
+    const causes = causesOf(thrown.cause ?? errorsOf(thrown));
+    // The same value is refused at every attempt.
+    const known = thrown instanceof ValueRefused ? { code: thrown.code, retryable: false } : {};
+    return { message, causes, details, ...known };
   }
   const { code, retryable, causes, data, details } = thrown;
   const isPlain = type === "Failure" || type === "Canceled";

@@ -42,7 +42,7 @@ type Attempt =
 
 /** The code that a host can run. */
 export interface Code {
-  /** By kind. */
+  /** By kind, and by {@link versionKey}. */
   workflows: ReadonlyMap<string, (ctx: Ctx, input: unknown) => unknown>;
   /** By kind, and tools by {@link toolKey}. */
   tasks: ReadonlyMap<string, (input: unknown, task: TaskCtx) => unknown>;
@@ -52,6 +52,11 @@ export interface Code {
 /** Returns the key of a tool among the tasks; the agent is empty for the tools of all code. */
 export function toolKey(agent: string, tool: string): string {
   return `${agent}\0${tool}`;
+}
+
+/** Returns the key of the code of a version among the workflows. */
+export function versionKey(kind: string, version: string): string {
+  return `${kind}\0${version}`;
 }
 
 /** What waits for the reply of a request. */
@@ -177,7 +182,9 @@ export class Host {
   }
 
   #run(run: Run, input: unknown): void {
-    const code = this.#code.workflows.get(run.info.kind);
+    const { kind, version } = run.info;
+    const ofVersion = version === null ? undefined : this.#code.workflows.get(versionKey(kind, version));
+    const code = ofVersion ?? this.#code.workflows.get(kind);
     run.start(() => {
       if (code === undefined) throw new Failure(`this process has no workflow \`${run.info.kind}\``);
       return code(this.#code.context(run), input);

@@ -15,8 +15,10 @@ export type {
   AnyWorkflow,
   ConnectOptions,
   DecideOptions,
+  Driven,
   ForkOptions,
   RequestOptions,
+  RunFilter,
   StartOptions,
   WorkerOptions,
 } from "./client.js";
@@ -30,10 +32,11 @@ export type {
   Effect,
   Identified,
   Named,
+  Selected,
   StepOptions,
   TaskOptions,
 } from "./ctx.js";
-export type { Entry, EntryPage, LiveFrame, LogRecord, Payload, Receipt, RunHead, RunStatus, RunView, TaskView } from "./documents.js";
+export type { Wait, Entry, EntryPage, LiveFrame, LogRecord, Receipt, RunStatus, RunSummary, RunView, TaskView } from "./documents.js";
 export { Canceled, Failure, OnwardError, RunFailed, WorkflowMisuse } from "./errors.js";
 export type { FailureDocument, FailureOptions } from "./errors.js";
 export { StepCtx, TaskCtx, fatal } from "./jobs.js";

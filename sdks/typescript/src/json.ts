@@ -4,6 +4,7 @@
 
 /** A value that JSON cannot represent. Its message names the value, the path inside of it, and the reason. */
 export class ValueRefused extends TypeError {
+  readonly code = "value_invalid";
   /** The place inside of the value: `$` is the whole, `$.items[2].price` a part. */
   readonly path: string;
 

@@ -5,9 +5,12 @@ import type { TaskCtx } from "./jobs.js";
 
 /** Settings of a workflow. */
 export interface WorkflowOptions {
-  /** The version of the code; runs stay with the version that started them. */
+  /**
+   * The version of the code; runs stay with the version that started them. Of several workflows with the same kind, the first
+   * is the current one, and the others continue the runs of their versions.
+   */
   version?: string;
-  /** Versions whose runs this code can continue. */
+  /** Further versions whose runs this code can continue. */
   previous?: string[];
   /** Records the inputs of steps. */
   recordInputs?: boolean;

@@ -9,7 +9,6 @@ import type { NativeBridge } from "./native.js";
 /** The facts of a run that its code knows from the start. */
 export interface RunInfo {
   id: string;
-  namespace: string;
   kind: string;
   version: string | null;
   generation: number;
@@ -47,6 +46,18 @@ interface Wait {
 export type Handler = (input: unknown) => unknown;
 
 const ignore = (): void => {};
+
+/** The number of the call that a promise is the answer of. */
+const CALL = Symbol("onward.call");
+
+/** Returns whether a promise is the answer of a call, and not made from one. */
+export function isAnswer(promise: unknown): boolean {
+  return typeof promise === "object" && promise !== null && CALL in promise;
+}
+
+function ofCall(promise: Promise<unknown>, call: number): Promise<unknown> {
+  return Object.assign(promise, { [CALL]: call });
+}
 
 /** Verbs that read, and that code may use at any time. */
 const READS = new Set(["state_get", "state_keys", "is_canceled", "spent", "budget_left"]);
@@ -149,7 +160,7 @@ export class Run {
     const called = this.call(verb, args);
     switch (called[0]) {
       case 1:
-        return { call: called[1], info: {}, promise: settled(called[2], called[3], convert) };
+        return { call: called[1], info: {}, promise: ofCall(settled(called[2], called[3], convert), called[1]) };
       case 2:
         return { call: called[1], info: called[2], promise: this.pending(called[1], convert) };
       case 4:
@@ -173,7 +184,7 @@ export class Run {
       case 2:
         break;
       case 1:
-        return settled(called[2], called[3]);
+        return ofCall(settled(called[2], called[3]), called[1]);
       case 4:
         return called[1] === 1 ? this.stop() : rejected(this.refusal(called));
       default:
@@ -204,9 +215,9 @@ export class Run {
 
   /** Tells the engine that the code no longer waits for these calls. */
   drop(promises: Iterable<unknown>): void {
-    const dropped = new Set(promises);
-    for (const [call, wait] of [...this.waits]) {
-      if (!dropped.has(wait.promise)) continue;
+    for (const promise of promises) {
+      const call = (promise as { [CALL]?: number })[CALL];
+      if (call === undefined || this.waits.get(call)?.promise !== promise) continue;
       this.waits.delete(call);
       this.steps?.delete(call);
       this.report("drop", `{"call":${call}}`);
@@ -276,7 +287,7 @@ export class Run {
       reject = failed;
     });
     this.waits.set(call, { promise, resolve, reject });
-    return promise;
+    return ofCall(promise, call);
   }
 
   private refusal(called: Called & [4, ...unknown[]]): Error {

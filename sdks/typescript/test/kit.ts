@@ -5,7 +5,7 @@ import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { after } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -38,8 +38,8 @@ export async function failureOf(run: RunHandle<unknown> | Promise<RunHandle<unkn
 /** Returns the message with which a run was paused. */
 export async function pauseOf(run: RunHandle<unknown>): Promise<string> {
   const view = await run.waitForStatus("paused");
-  assert.equal(view.head.status, "paused", JSON.stringify(view));
-  return JSON.stringify(view.pause);
+  assert.equal(view.status, "paused", JSON.stringify(view));
+  return view.pause?.message ?? "";
 }
 
 /** Starts a program of this folder as a process of its own. */
@@ -88,6 +88,15 @@ export async function server(args: string[] = []): Promise<string> {
   const options = ["dev", "--port", "0", "--json", "--log-level", "error", "--data", directory(), ...args];
   const child = spawn(binary(), options, { stdio: ["ignore", "pipe", "inherit"] });
   after(() => child.kill("SIGKILL"));
+  const [line] = (await once(createInterface(child.stdout), "line")) as [string];
+  return (JSON.parse(line) as { url: string }).url;
+}
+
+/** Starts the scripted model of this repository. */
+export async function scriptedModel(): Promise<string> {
+  const program = join(dirname(process.env["ONWARD_BIN"] ?? ""), "scripted-model");
+  const child = spawn(program, ["0"], { stdio: ["ignore", "pipe", "inherit"] });
+  after(() => child.kill());
   const [line] = (await once(createInterface(child.stdout), "line")) as [string];
   return (JSON.parse(line) as { url: string }).url;
 }

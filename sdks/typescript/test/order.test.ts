@@ -33,12 +33,14 @@ const winners = workflow("winners", async (ctx: Ctx) => {
 });
 
 const losers = workflow("losers", async (ctx: Ctx) => {
-  const won = await ctx.race([ctx.signal<string>("slow").recv(), ctx.sleep({ milliseconds: 5 }).then(() => "timer")]);
+  const won = await ctx.select({ signal: ctx.signal<string>("slow").recv(), timer: ctx.sleep({ milliseconds: 5 }) });
   const dropped = await ctx.race([ctx.signal<string>("dropped").recv(), ctx.step("quick", () => "step")]);
   const late = await ctx.timeout(ctx.signal("never").recv(), { milliseconds: 5 }).catch((error: { code: string }) => error.code);
-  // The losers of `ctx.race` have left their signals in the mailbox.
+  const soon = await ctx.timeout(ctx.step("soon", () => "soon"), { days: 1 });
+  const refused = await ctx.race([ctx.sleep({ days: 1 }).then(() => 1)]).catch((error: Error) => error.message);
+  // The losers have left their signals in the mailbox, and their timers do not hold the run.
   await ctx.signal("go").recv();
-  return { won, dropped, late, kept: ctx.signal("dropped").drain() };
+  return { won: won.key, dropped, late, soon, refused, kept: ctx.signal("dropped").drain() };
 });
 
 const fanOut = workflow("fan-out", async (ctx: Ctx, count: number) => {
@@ -67,13 +69,14 @@ test("race, any and allSettled", async () => {
   assert.deepEqual(await run.result(), { race: "second", any: "any", settled: ["first", "second", "Error: thrown"], none: 1 });
 });
 
-test("ctx.race gives up the losers: their signals stay", async () => {
+test("select and race of ctx give up the losers: their signals stay", async () => {
   const run = await onward.start(losers, undefined, { id: "losers" });
   await run.waitForStatus("waiting");
   await run.signal("dropped", "kept");
   await run.signal("go");
-  const { won, dropped, late, kept } = await run.result();
-  assert.deepEqual([won, late], ["timer", "timed_out"]);
+  const { won, dropped, late, soon, refused, kept } = await run.result();
+  assert.deepEqual([won, late, soon], ["timer", "timed_out", "soon"]);
+  assert.match(String(refused), /`0` is not a call of `ctx` itself/);
   assert(dropped === "step" ? kept.length === 1 : kept.length === 0);
 });
 

@@ -88,6 +88,20 @@ test("settings that do not fit are refused", async () => {
   assert.throws(() => workflow("", () => 1), TypeError);
 });
 
+test("runs stay with the code of their version", async () => {
+  const path = directory();
+  const code = (version: string) =>
+    workflow("versioned", async (ctx) => `${version} ${await ctx.signal<string>("go").recv()} ${await ctx.step(version, () => version)}`, { version });
+  const first = await Onward.embedded(path, { workflows: [code("v1")] });
+  await (await first.start("versioned", null, { id: "old" })).waitForStatus("waiting");
+  await first.close();
+  await using second = await Onward.embedded(path, { workflows: [code("v2"), code("v1")] });
+  await second.start("versioned", null, { id: "new" });
+  for (const id of ["old", "new"]) await second.run(id).signal("go", id);
+  assert.equal(await second.run("old").result(), "v1 old v1");
+  assert.equal(await second.run("new").result(), "v2 new v2");
+});
+
 const programs: Record<string, [RegExp, number]> = {
   // Ends although runs wait.
   exit: [/^left\n$/, 3],

@@ -70,7 +70,7 @@ for (const [name, value, path, reason] of refused) {
       const failure = await failureOf(onward.start(kind, name));
       assert(failure.message.includes(what) && failure.message.includes(` at ${path}`), failure.message);
       assert.match(failure.message, reason);
-      assert.deepEqual([failure.name, failure.retryable], ["ValueRefused", false]);
+      assert.deepEqual([failure.name, failure.code, failure.retryable], ["ValueRefused", "value_invalid", false]);
     }
     assert.match((await (await onward.start(caught, name)).result()) ?? "", reason);
   });
