@@ -103,7 +103,7 @@ class Host:
         running = _get_running_loop()
         _set_running_loop(self.turns)
         # Asynchronous generators of workflow code are none of the user's loop.
-        sys.set_asyncgen_hooks(None, None)
+        sys.set_asyncgen_hooks(None, self.turns.end_generator)
         try:
             for work in batch:
                 try:
@@ -182,9 +182,12 @@ class Host:
         run = self.runs.pop(number, None)
         if run is not None:
             self.turns.run = run
+            # Code that is unwound where it waits cannot end its context managers; it continues elsewhere, or later.
+            hook, sys.unraisablehook = sys.unraisablehook, ignore_unraisable
             try:
                 run.close()
             finally:
+                sys.unraisablehook = hook
                 self.turns.run = None
                 self.turns.ready.clear()
 
@@ -431,6 +434,10 @@ class Host:
 
 async def raised(error: Exception) -> None:
     raise error
+
+
+def ignore_unraisable(_: Any) -> None:
+    pass
 
 
 def named_result(error: ValueInvalid, info: StepInfo | None) -> ValueInvalid:
