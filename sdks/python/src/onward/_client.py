@@ -231,11 +231,11 @@ class Onward:
         self._tasks = list(tasks)
         self._max_threads = max_threads
         self._shutdown_timeout_ms = milliseconds(shutdown_timeout)
-        tools = collect(settings, self._workflows, self._tasks)
+        self._tools = collect(settings, self._workflows)
         self._settings: dict[str, Any] = {
             "store": store,
-            "kinds": [workflow.settings() for workflow in self._workflows],
-            "tasks": [task.settings() for task in self._tasks if task.name not in tools],
+            "kinds": kinds(self._workflows),
+            "tasks": [task.settings() for task in self._tasks],
             "shutdown_timeout_ms": self._shutdown_timeout_ms,
             **{name: value for name, value in settings.items() if value is not None},
         }
@@ -285,7 +285,7 @@ class Onward:
         except asyncio.CancelledError:
             opening.add_done_callback(lambda future: future.exception())
             raise
-        self._host = Host(bridge, self._workflows, self._tasks, self._max_threads)
+        self._host = Host(bridge, self._workflows, self._tasks, self._tools, self._max_threads)
         return self
 
     async def close(self, *, timeout: timedelta | float | None = None) -> None:
@@ -440,6 +440,21 @@ class Onward:
     def task(self, id: str, task: Any = None) -> TaskHandle[Any]:
         """Returns the handle of a standalone task."""
         return TaskHandle(self, id, convert_of(task))
+
+
+def kinds(workflows: list[Workflow[Any, Any]]) -> list[dict[str, Any]]:
+    """Returns the settings of kinds: of several versions, the first is current, and the others continue their runs."""
+    current: dict[str, dict[str, Any]] = {}
+    for workflow in workflows:
+        found = current.setdefault(workflow.name, workflow.settings())
+        if workflow.version == found["version"]:
+            if workflow is not next(other for other in workflows if other.name == workflow.name):
+                raise invalid(f"two workflows have the name `{workflow.name}`", "give each a `version`; the first is current")
+        elif workflow.version is None:
+            raise invalid(f"an earlier workflow `{workflow.name}` has no version", "give it the version of its runs")
+        elif workflow.version not in found["previous"]:
+            found["previous"].append(workflow.version)
+    return list(current.values())
 
 
 def start(settings: str) -> Bridge:

@@ -7,6 +7,7 @@ and `ready` has the callbacks of this run only. Futures and tasks of asyncio wor
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import sys
 import zlib
@@ -169,6 +170,7 @@ class TurnLoop(_Loop):  # type: ignore[misc]
         ready = self.ready
         self.run = run
         count = 0
+        handle: Handle | None
         try:
             while ready:
                 handle = ready.popleft()
@@ -187,6 +189,14 @@ class TurnLoop(_Loop):  # type: ignore[misc]
         finally:
             self.run = None
             ready.clear()
+            # Tracebacks of the code have this frame: without this, a handle, its future and the traceback are a cycle.
+            handle = callback = None
+
+    def end_generator(self, generator: Any) -> None:
+        """Ends an asynchronous generator that nothing refers to any more. That of a closed run is dropped as it is."""
+        if self.run is not None and not self.run.is_closed:
+            with contextlib.suppress(BaseException):
+                generator.aclose().send(None)
 
     def current(self) -> Run:
         run = self.run
