@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ._ctx import attribute, convert_of, input_of, name_of, task_arguments
 from ._definitions import Task, Workflow, invalid
-from ._errors import OnwardError, error_of
+from ._errors import Failure, OnwardError, error_of
 from ._host import Host, OnwardClosed
 from ._json import Convert, Raw, arguments, milliseconds, raw
 from ._native import Bridge, NativeError
@@ -43,7 +43,13 @@ class RunView:
     #: `pending`, `running`, `waiting`, `paused`, `completed`, `failed`, `canceled` or `terminated`.
     status: str
     generation: int
+    #: The version of the code that the run is pinned to.
+    version: str | None
     input: Any
+    #: The result of a completed run.
+    output: Any
+    #: The failure of a failed run.
+    failure: Failure | None
     #: What the code set with `ctx.state`.
     state: dict[str, Any]
     attributes: dict[str, Any]
@@ -57,11 +63,16 @@ class RunView:
     @classmethod
     def from_json(cls, view: dict[str, Any]) -> RunView:
         head = view["head"]
+        outcome = view.get("outcome") or {}
+        failure = next((found for name, found in outcome.items() if name.lower() in ("failed", "err")), None)
         return cls(
             id=head["key"]["id"],
             kind=head["kind"],
             status=head["status"],
             generation=head["generation"],
+            version=head.get("version"),
+            output=next((unwrap(found) for name, found in outcome.items() if name.lower() in ("completed", "ok")), None),
+            failure=None if failure is None else Failure.from_json(failure),
             input=unwrap(view.get("input")),
             state={key: unwrap(value) for key, value in view.get("state", {}).items()},
             attributes={found["name"]: next(iter(found["value"].values())) for found in head.get("attributes", ())},
