@@ -72,11 +72,13 @@ class Program:
             if "ready" in reply:
                 self.up.set()
             elif (waiting := self.waiting.pop(reply["id"], None)) is not None:
-                waiting.set_result(reply)
+                waiting.done() or waiting.set_result(reply)
         self.up.clear()
         waiting, self.waiting = self.waiting, {}
         code = await process.wait()
         for future in waiting.values():
+            if future.done():
+                continue
             if self.is_killed:
                 future.set_result(None)
             else:
@@ -154,8 +156,16 @@ class Played:
         self.value(await program.call("start", **started), {})
         if not self.is_pair or self.holds:
             await self.act(program)
+        elif self.is_pair:
+            await (self.awaited(program) if "do" in claim else program.call("until", run=self.run))
         if self.holds:
-            await program.call("wait", run=self.run, key="held", value=True)
+            held = asyncio.ensure_future(program.call("wait", run=self.run, key="held", value=True))
+            paused = asyncio.ensure_future(program.call("until", run=self.run))
+            try:
+                await asyncio.wait({held, paused}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                held.cancel()
+                paused.cancel()
 
     async def act(self, program: Program) -> None:
         for number, action in enumerate(self.claim.get("do", ())):
@@ -223,7 +233,7 @@ class Played:
         view = self.value(await program.call("until", run=self.run), {})
         paused = (view.get("pause") or {}).get("message")
         if "paused" in claim:
-            wanted = claim["paused"] if isinstance(claim["paused"], str) else claim["paused"][language]
+            wanted = self.pattern(claim["paused"], language)
             if paused is None or not re.search(wanted, paused, re.DOTALL):
                 raise Wrong(f"the run paused with {paused!r}, not with {wanted!r}")
             return
@@ -257,13 +267,18 @@ class Played:
         if "events" in claim and not self.has_crashes and not self.is_pair:
             equal("the number of events", dict(sorted(self.events.items())), claim["events"])
 
+    def pattern(self, given: str | dict[str, str], language: str) -> str:
+        """Returns the regular expression for a message, which may depend on the language that wrote it."""
+        if isinstance(given, str):
+            return given
+        return "|".join(given.values()) if self.is_pair else given[language]
+
     def check_failure(self, reply: dict[str, Any], language: str) -> None:
         wanted, failure = self.claim["failure"], reply.get("failure")
         if failure is None:
             raise Wrong(f"the run ended with {reply}, not with a failure")
         equal("the code of the failure", failure["code"], wanted["code"])
-        message = wanted.get("message", "")
-        message = message if isinstance(message, str) else message[language]
+        message = self.pattern(wanted.get("message", ""), language)
         if not re.search(message, failure["message"], re.DOTALL):
             raise Wrong(f"the message is {failure['message']!r}, not {message!r}")
         if "retryable" in wanted:

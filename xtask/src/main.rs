@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ag_ui;
+mod conformance;
 mod console;
 mod dist;
 mod docs;
@@ -37,7 +38,8 @@ commands:
   test [PART..]         run all checks, or only these parts: format, lints, tidy, docs, supply, tests, 'doc tests', examples,
                         pages (the commands of docs/http.md, and a worker written from docs/protocol.md), sdks, typescript (the npm
                         package), ag-ui (the official client), models (foreign packages and servers), grpc (foreign clients), metrics, openapi (a fuzzer over HTTP),
-                        openapi-clients (generated clients), console (the web console in Chromium)
+                        openapi-clients (generated clients), console (the web console in Chromium),
+                        conformance (one list of claims in Rust, Python and TypeScript)
   tidy [--write]        check the rules that no compiler checks; --write updates docs/invariants.md, docs/protocol-types.md
                         and the counts in xtask/src/tidy/prose.txt
   docs                  build the book of docs/ in target/book; fails on broken links and on pages that no list names
@@ -46,7 +48,8 @@ commands:
   torture --minutes N [--store postgres] [--seed S]
                         repeat the crash tests of onward-cli with new seeds for N minutes: one process with its directory, or
                         several servers on one PostgreSQL; S repeats a printed seed. Then run the crash matrix of agents with every
-                        pair of deaths, for at most N minutes for each of its tests
+                        pair of deaths, for at most N minutes for each of its tests, and the conformance programs of all
+                        languages under kill -9
   gen                   print the .proto file and its descriptor from the code of onward-wire
   bench [ARGS]          run onward-bench, optimized for speed, with ARGS
 ";

@@ -1,5 +1,7 @@
 //! The npm package `onward`: compiled, and tested with the native part and the server that were just built.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
 
 use crate::repository::{Repository, cargo, run};
@@ -12,6 +14,11 @@ const NATIVE: &str = "onward.node";
 
 pub fn test(repository: &Repository) -> Result<()> {
     let binary = sdks::binary(repository)?;
+    run(sdks::npm(&prepare(repository)?).args(["run", "--silent", "test"]).env("ONWARD_BIN", &binary))
+}
+
+/// Builds the native part and the examples, installs what the package needs, and returns its folder.
+pub fn prepare(repository: &Repository) -> Result<PathBuf> {
     let folder = repository.root.join(FOLDER);
     // Names the whole workspace: a part of it would be built again with other features.
     run(cargo(repository).args(["build", "--quiet", "--workspace", "--examples", "--lib"]))?;
@@ -21,5 +28,5 @@ pub fn test(repository: &Repository) -> Result<()> {
     drop(std::fs::remove_file(folder.join(NATIVE)));
     std::fs::copy(&library, folder.join(NATIVE)).with_context(|| format!("cannot copy {}", library.display()))?;
     sdks::install(&folder)?;
-    run(sdks::npm(&folder).args(["run", "--silent", "test"]).env("ONWARD_BIN", &binary))
+    Ok(folder)
 }

@@ -326,8 +326,11 @@ async def watches_cancel(ctx: Ctx, _: Any) -> Any:
 async def two_waits(ctx: Ctx, _: Any) -> Any:
     calls = [ctx.sleep(3600), ctx.signal("never").recv()]
     ctx.state["ready"] = True
-    found = await asyncio.gather(*calls, return_exceptions=True)
-    return [isinstance(error, asyncio.CancelledError) for error in found]
+    # As with `Task.cancel`, the request also interrupts what awaits the calls.
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.wait(calls)
+    await does(ctx, "after")
+    return [call.done() and call.cancelled() for call in calls]
 
 
 @kind("parent-waits")
@@ -717,7 +720,8 @@ async def answer(onward: Onward, line: str) -> None:
 
 
 async def main() -> None:
-    options: dict[str, Any] = {"workflows": workflows, "tasks": tasks, "agents": [] if "NOAG" in os.environ else AGENTS, "threads": 1, "check_replay": "every"}
+    options: dict[str, Any] = {"workflows": workflows, "tasks": tasks, "agents": AGENTS, "tools": [lookup]}
+    options |= {"threads": 1, "check_replay": "every"}
     if model := os.environ.get("CONFORMANCE_MODEL"):
         provider = {"api_format": "openai", "base_url": f"{model}/v1"}
         options["models"] = {"providers": {"p": provider}, "models": {"scripted": {"provider": "p"}}}

@@ -182,7 +182,9 @@ fn signals(builder: Builder) -> Builder {
     });
     let builder = kind(builder, "race-arrival", async |ctx: Ctx, _| {
         ctx.state().set("ready", &true)?;
-        first_of_two(&ctx).await
+        let first = first_of_two(&ctx).await?;
+        let _: Value = ctx.signal("end").recv().await?;
+        Ok(first)
     });
     kind(builder, "race-order", async |ctx: Ctx, _| {
         let _: Value = ctx.signal("go").recv().await?;
@@ -256,6 +258,7 @@ fn cancellation(builder: Builder) -> Builder {
         let (timer, signal) = (ctx.sleep(hours(1)), ctx.signal("never").recv::<Value>());
         ctx.state().set("ready", &true)?;
         let (timer, signal) = onward::join!(timer, signal);
+        does(&ctx, "after", Value::Null).await?;
         Ok(json!([canceled_or(timer), canceled_or(signal)]))
     });
     kind(builder, "parent-waits", async |ctx: Ctx, _| {

@@ -15,7 +15,6 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::{Builder, ReplayCheck};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 static EFFECTS: OnceLock<File> = OnceLock::new();
 
@@ -63,7 +62,7 @@ const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main(worker_threads = 1)]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, store, effects] = &arguments[..] else { anyhow::bail!("usage: conformance STORE EFFECTS") };
@@ -73,11 +72,14 @@ async fn main() -> anyhow::Result<()> {
     let builder = agents::register(code::register(builder))?;
     let onward = builder.threads(1).check_replay(ReplayCheck::Every).start().await?;
     println!("{{\"ready\": true}}");
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    while let Some(line) = lines.next_line().await? {
-        let onward = onward.clone();
-        tokio::spawn(async move { client::answer(&onward, &line).await });
-    }
+    let (client, runtime) = (onward.clone(), tokio::runtime::Handle::current());
+    let read = move || {
+        for line in std::io::stdin().lines().map_while(std::result::Result::ok) {
+            let client = client.clone();
+            runtime.spawn(async move { client::answer(&client, &line).await });
+        }
+    };
+    tokio::task::spawn_blocking(read).await?;
     onward.shutdown().await;
     Ok(())
 }

@@ -298,6 +298,7 @@ kind("two-waits", async (ctx) => {
   const calls = [ctx.sleep({ hours: 1 }), ctx.signal("never").recv()];
   ctx.state.set("ready", true);
   const found = await Promise.allSettled(calls);
+  await does(ctx, "after");
   return found.map((each) => each.status === "rejected" && (each.reason as Failure).code === "canceled");
 });
 
