@@ -8,7 +8,7 @@ import sys
 import threading
 from asyncio import _get_running_loop, _set_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from . import _guards
@@ -46,6 +46,19 @@ class Stream:
     def wake(self) -> None:
         if self.ready is not None and not self.ready.done():
             self.ready.set_result(None)
+
+
+class ThreadJob:
+    """A function in the thread pool."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: Future[None] | None = None
+
+    def cancel(self) -> None:
+        if self.future is not None:
+            self.future.cancel()
 
 
 class Host:
@@ -302,8 +315,9 @@ class Host:
     def in_thread(self, job: int, info: StepInfo | None, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         if self.executor is None:
             self.executor = ThreadPoolExecutor(self.max_threads, thread_name_prefix="onward")
+        running = self.jobs[job] = ThreadJob()  # before the start: the thread may end before `submit` returns
         try:
-            self.jobs[job] = self.executor.submit(self.run_plain, job, info, function, args)
+            running.future = self.executor.submit(self.run_plain, job, info, function, args)
         except RuntimeError:  # the interpreter is shutting down: the step runs at the next start
             LOG.debug("the thread pool is closed")
 
@@ -313,7 +327,10 @@ class Host:
         try:
             result = function(*args)
             if isinstance(result, Coroutine):  # of `lambda: fetch(..)`
-                self.loop.call_soon_threadsafe(self.await_result, job, info, result)
+                if self.loop.is_closed():  # the step runs again at the next start
+                    result.close()
+                else:
+                    self.loop.call_soon_threadsafe(self.await_result, job, info, result)
                 return
             text, is_ok = encode(result), True
         except ValueInvalid as error:
