@@ -34,7 +34,8 @@ class Handle:
     def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None) -> None:
         self.callback: Callable[..., object] | None = callback
         self.args = args
-        self.context = context or contextvars.copy_context()
+        # An empty context is false.
+        self.context = contextvars.copy_context() if context is None else context
 
     def cancel(self) -> None:
         self.callback = None
@@ -123,7 +124,8 @@ class Timer:
         self._when = when
         self.callback = callback
         self.args = args
-        self.context = context or contextvars.copy_context()
+        # An empty context is false.
+        self.context = contextvars.copy_context() if context is None else context
         self.is_cancelled = False
         self.arm()
 
