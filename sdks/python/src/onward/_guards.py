@@ -110,8 +110,8 @@ class ClassMethod:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         loop = _get_running_loop()
-        if loop is not None and loop.__class__ is TurnLoop:
-            if framework_caller(loop) is not None:
+        if isinstance(loop, TurnLoop):
+            if loop.run is not None and framework_caller(loop) is not None:
                 return functools.partial(date_of_run, loop.run, owner or type(instance), self.name)
             refuse_in_workflows(self.name, NOW, 2)
         return self.original.__get__(instance, owner)
@@ -122,8 +122,8 @@ def guarded(original: Callable[..., Any], name: str, replacement: str) -> Callab
     def call(*args: Any, **options: Any) -> Any:
         loop = _get_running_loop()
         # With an argument, functions like `time.gmtime` do not read the clock.
-        if loop is not None and loop.__class__ is TurnLoop and not (args and replacement is NOW):
-            if replacement is not SLEEP:
+        if isinstance(loop, TurnLoop) and not (args and replacement is NOW):
+            if replacement is not SLEEP and loop.run is not None:
                 caller = framework_caller(loop)
                 if caller is not None:
                     return value_of_run(loop.run, caller, name, original, args, options)
@@ -162,7 +162,9 @@ def framework_caller(loop: TurnLoop) -> str | None:
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") in HELPERS:
         frame = frame.f_back
-    name = "" if frame is None else frame.f_globals.get("__name__") or ""
+    if frame is None:
+        return None
+    name = frame.f_globals.get("__name__") or ""
     return f"{name}:{frame.f_lineno}" if name.partition(".")[0] in STAND_INS else None
 
 
