@@ -126,6 +126,11 @@ class Host:
                             self.play(run, work, played)
                     elif work[0] == REPLY:
                         self.reply(work)
+                    elif work[0] == ITEM:  # before the reply that ends its stream
+                        stream = self.streams.get(work[1])
+                        if stream is not None:
+                            stream.items.append(work[2])
+                            stream.wake()
                     elif work[0] == START:
                         self.begin(work, played)
                     elif work[0] == CLOSE:
@@ -137,6 +142,9 @@ class Host:
         finally:
             sys.set_asyncgen_hooks(*hooks)
             _set_running_loop(running)
+        # Steps start after the code of their runs is quiescent; the engine goes on meanwhile.
+        if played:
+            self.bridge.hand_back(played)
         if self.steps:
             self.start_steps()
         for work in later:
@@ -144,8 +152,6 @@ class Host:
                 self.start(work)
             except Exception:
                 LOG.exception("a message of the engine was not processed: %r", work[:3])
-        if played:
-            self.bridge.hand_back(played)
 
     def begin(self, work: tuple[Any, ...], played: list[Any]) -> None:
         number = work[1]
@@ -228,11 +234,6 @@ class Host:
             self.cancel_job(work[1])
         elif tag == QUERY:
             self.answer_query(*work[1:])
-        elif tag == ITEM:
-            stream = self.streams.get(work[1])
-            if stream is not None:
-                stream.items.append(work[2])
-                stream.wake()
         elif tag == ENDED:
             self.end()
 
@@ -304,13 +305,16 @@ class Host:
     def finish(self, job: int, is_ok: bool, result: str) -> None:
         """Reports a result, together with the others of this turn of the event loop."""
         self.jobs.pop(job, None)
-        if not self.finished:
-            self.loop.call_soon(self.flush)
         self.finished.append((job, is_ok, result))
+        if not self.jobs:  # the last one: nothing to wait for
+            self.flush()
+        elif len(self.finished) == 1:
+            self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        finished, self.finished = self.finished, []
-        self.bridge.finish(finished)
+        if self.finished:
+            finished, self.finished = self.finished, []
+            self.bridge.finish(finished)
 
     def in_thread(self, job: int, info: StepInfo | None, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         if self.executor is None:
