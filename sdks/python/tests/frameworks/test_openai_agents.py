@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from agents import Agent, FunctionTool, ModelProvider, OpenAIChatCompletionsModel, RunConfig, Runner, SQLiteSession, function_tool
+from agents.mcp import MCPServer
 from conftest import opened, paused_message
+from mcp.types import CallToolResult, Tool
 from openai import AsyncOpenAI
 from scripted import URL, Watcher, calls, fails, forget, last_messages, request_count, says, steps
 
@@ -118,6 +120,42 @@ async def test_agents_that_are_handed_to_or_called_as_tools_are_durable_too() ->
         assert await steps(run) == ["model scripted", *turn, "model scripted", *turn]
     assert ran == ["Oslo", "Bergen"]
     assert request_count() == 6
+
+
+async def test_tools_of_an_mcp_server_are_listed_and_called_in_steps() -> None:
+    done: list[str] = []
+
+    class Server(MCPServer):
+        @property
+        def name(self) -> str:
+            return "city"
+
+        async def connect(self) -> None: ...
+
+        async def cleanup(self) -> None: ...
+
+        async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[Tool]:
+            done.append(f"list {uuid.uuid1().version}")  # refused in workflow code
+            return [Tool.model_validate({"name": "weather", "inputSchema": {"type": "object", "properties": {}}})]
+
+        async def call_tool(self, tool_name: str, arguments: Any, meta: Any = None) -> CallToolResult:
+            done.append(tool_name)
+            return CallToolResult.model_validate({"content": [{"type": "text", "text": "rain"}]})
+
+        async def list_prompts(self) -> Any: ...
+
+        async def get_prompt(self, name: str, arguments: Any = None) -> Any: ...
+
+    calls(("weather", {}))
+    says("It rains.")
+    answer = answering(agent(mcp_servers=[Server()]))
+    async with opened(answer) as onward:
+        run = await onward.start(answer, "go")
+        assert await run.result() == "It rains."
+        found = await steps(run)
+    assert found == ["mcp city tools", "model scripted", "mcp city weather", "mcp city tools", "model scripted"]
+    assert done == ["list 1", "weather", "list 1"]
+    assert last_messages()[-1]["content"] == [{"type": "text", "text": "rain"}]
 
 
 async def test_a_model_is_found_by_name_in_a_step() -> None:
