@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple, Optional, TypedDict, Union
+from typing import Any, List, NamedTuple, Optional, TypedDict, Union
 
 import pytest
 from conftest import opened
@@ -93,7 +93,7 @@ class Options(TypedDict):
 @dataclass
 class Tree:
     name: str
-    children: list["Tree"] = field(default_factory=list)
+    children: List["Tree"] = field(default_factory=list)
 
 
 def test_annotated_types_are_made_from_json() -> None:

@@ -172,6 +172,7 @@ class TurnLoop(_Loop):  # type: ignore[misc]
         ready = self.ready
         self.run = run
         count = 0
+        handle: Handle | None
         try:
             while ready:
                 handle = ready.popleft()
@@ -190,6 +191,8 @@ class TurnLoop(_Loop):  # type: ignore[misc]
         finally:
             self.run = None
             ready.clear()
+            # Tracebacks of the code have this frame: without this, a handle, its future and the traceback are a cycle.
+            handle = callback = None
 
     def end_generator(self, generator: Any) -> None:
         """Ends an asynchronous generator that nothing refers to any more. That of a closed run is dropped as it is."""

@@ -235,6 +235,8 @@ class Run:
 
     def begin(self, code: Coroutine[Any, Any, Any]) -> None:
         self.task = asyncio.Task(code, loop=self.loop, name=self.workflow.name)
+        # The set of all tasks of a process is for loops that cancel what is left; it takes 200 bytes for each.
+        asyncio.tasks._unregister_task(self.task)
 
     def next_task(self) -> int:
         self.tasks_made += 1

@@ -136,7 +136,9 @@ class Durable:
         copy.model = self.model(agent.model)
         copy.tools = [self.tool(tool) for tool in agent.tools]
         copy.mcp_servers = [DurableServer(self, server) for server in agent.mcp_servers]
-        copy.handoffs = [self.handoff(handoff) if isinstance(handoff, Handoff) else self.agent(handoff) for handoff in agent.handoffs]
+        copy.handoffs = [
+            self.handoff(handoff) if isinstance(handoff, Handoff) else self.agent(handoff) for handoff in agent.handoffs
+        ]
         return copy
 
     def handoff(self, handoff: Handoff[Any, Any]) -> Handoff[Any, Any]:
