@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::error::{outcome_text, read_outcome, text_of};
+use crate::kit::KitKind;
 use crate::queue::Queue;
 use crate::{Function, Outcome, StepJob, Work};
 
@@ -28,6 +29,8 @@ struct Job {
 
 pub(crate) struct Host {
     pub queue: Queue,
+    /// The registered code by kind, for the test kit.
+    pub kinds: Mutex<HashMap<String, KitKind>>,
     /// The process that started the bridge.
     process: u32,
     codes: Mutex<HashMap<u64, Arc<ShellCode>>>,
@@ -42,6 +45,7 @@ impl Host {
     pub fn new() -> Host {
         Host {
             queue: Queue::default(),
+            kinds: Mutex::default(),
             process: std::process::id(),
             codes: Mutex::default(),
             jobs: Mutex::default(),
@@ -81,6 +85,7 @@ impl Host {
         codes.values().for_each(|code| code.abandon());
         lock(&self.jobs).clear();
         lock(&self.queries).clear();
+        lock(&self.kinds).clear(); // they hold the host
     }
 
     pub fn is_over(&self) -> bool {
@@ -122,6 +127,17 @@ impl Host {
         });
         let work = |job| Some(Work::Task { job, kind, input: Box::<str>::from(input).into_string(), info: info.to_string() });
         self.run_job(Some(ctx), work).await
+    }
+
+    /// Runs a function of the shell for a script, and blocks until it has ended.
+    pub fn run_scripted(self: Arc<Host>, kind: &str, input: Box<RawValue>, attempt: u32) -> Result<Box<RawValue>, Failure> {
+        let (reply, result) = oneshot::channel();
+        let job = JobGuard { number: self.number(), host: self };
+        lock(&job.host.jobs).insert(job.number, Job { reply, task: None });
+        let info = serde_json::json!({"attempt": attempt, "idempotency_key": format!("{kind}-{attempt}"), "is_scripted": true});
+        let input = Box::<str>::from(input).into_string();
+        job.host.queue.push(Work::Task { job: job.number, kind: kind.to_owned(), input, info: info.to_string() });
+        result.blocking_recv().unwrap_or_else(|_| Err(Failure::fatal("the shell is gone")))
     }
 
     pub async fn run_step(

@@ -21,6 +21,7 @@
 mod client;
 mod error;
 mod host;
+mod kit;
 mod queue;
 mod settings;
 mod verbs;
@@ -297,7 +298,14 @@ impl Bridge {
                     host.queue.push(Work::Item { request, value });
                 }
             };
-            let result = client::request(onward, &verb, &arguments, item).await;
+            let result = match verb.as_str() {
+                "script" | "replay" => {
+                    let own = host.clone();
+                    let played = tokio::task::spawn_blocking(move || kit::request(&own, &verb, &arguments));
+                    played.await.unwrap_or_else(|_| Err(onward::Error::ShutDown.into()))
+                }
+                _ => client::request(onward, &verb, &arguments, item).await,
+            };
             reply(&host, &own, result.map_err(|error| error.text));
         });
         if let Some(entry) = lock(&requests).get_mut(&request) {

@@ -8,6 +8,7 @@ use onward::agent::{Agent, EffectClass, Http, JsonText, ModelTable, Models, Tool
 use onward::budget::Budget;
 use onward::{Builder, Onward, TaskCtx};
 use onward_core::ErrorCode;
+use onward_store::sync::lock;
 use onward_store_postgres::PostgresStore;
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,6 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::error::BridgeError;
 use crate::host::{Host, KindShell};
+use crate::kit::KitKind;
 use crate::verbs::retry;
 
 #[derive(Deserialize)]
@@ -214,7 +216,9 @@ impl KindSettings {
         let KindSettings { kind, version, agent, record_inputs, internal, input_schema, output_schema, previous } = self;
         let shell =
             |version: Option<&String>| Arc::new(KindShell { host: host.clone(), kind: kind.clone(), version: version.cloned() });
-        let builder = builder.foreign(&kind, agent, shell(version.as_ref()));
+        let current = shell(version.as_ref());
+        lock(&host.kinds).insert(kind.clone(), KitKind { shell: current.clone(), is_agent: agent });
+        let builder = builder.foreign(&kind, agent, current);
         let builder = version.iter().fold(builder, |builder, version| builder.version(version));
         let builder = if record_inputs { builder.record_inputs() } else { builder };
         let builder = if internal { builder.internal() } else { builder };

@@ -29,7 +29,7 @@ async def label(order: int) -> str:
 @workflow("order")
 async def order(ctx: Ctx, number: int) -> list[int]:
     done = [await ctx.step(f"charge {step}", charge, number, step) for step in range(4)]
-    await ctx.sleep(0.01)
+    await ctx.sleep(0.02)
     assert await ctx.task(label, number, retry=0) == f"label {number}"
     done += await asyncio.gather(*(ctx.step(f"ship {step}", charge, number, step) for step in range(4, 8)))
     return done
@@ -37,8 +37,8 @@ async def order(ctx: Ctx, number: int) -> list[int]:
 
 async def main() -> None:
     async with Onward.embedded(DIRECTORY, workflows=[order], tasks=[label], threads=1) as onward:
-        runs = [await onward.start(order, number, id=f"order-{number}") for number in range(COUNT)]
         print("begun", flush=True)
+        runs = [await onward.start(order, number, id=f"order-{number}") for number in range(COUNT)]
         for number, run in enumerate(runs):
             assert await run.result() == [number * 100 + step for step in range(8)]
         print("ended", os.getpid(), flush=True)

@@ -38,8 +38,8 @@ def test_a_process_that_is_killed_at_random_loses_nothing_and_repeats_no_recorde
         assert process.stdout is not None
         guard = threading.Timer(HANG_S, process.kill)
         guard.start()
-        line = process.stdout.readline()
-        if kills < 12 and line:
+        if kills < 8:
+            process.stdout.readline()
             time.sleep(moments.random() * 0.01 * (kills + 1))
             process.kill()
         ended = process.stdout.read()
@@ -48,7 +48,7 @@ def test_a_process_that_is_killed_at_random_loses_nothing_and_repeats_no_recorde
         if "ended" in ended:
             break
         kills += 1
-        assert kills < 200, "the orders do not end"
+        assert kills < 100, "the orders do not end"
     assert kills >= 3, "the process was not killed often enough to prove anything"
     keys = collections.Counter(effects.read_text().split("\n")[:-1])
     steps = collections.Counter(key.rsplit(" ", 1)[0] for key in keys)
@@ -167,7 +167,7 @@ asyncio.run(main())
 """,
         directory,
     )
-    assert output.splitlines()[-1] == "end"
+    assert "end" in output.splitlines()
 
 
 async def test_a_directory_is_open_once_and_free_after_close(directory: str) -> None:
@@ -195,7 +195,7 @@ async def test_use_after_close_and_in_another_loop_is_refused() -> None:
 
     def other_loop() -> None:
         try:
-            asyncio.run(run.view())  # type: ignore[arg-type]
+            asyncio.run(run.view())
         except OnwardError as error:
             errors.append(error.code)
 
@@ -296,9 +296,8 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_memory_stays_flat_over_many_runs() -> None:
-    output = run_python(MEMORY)
-    print(output)
+def test_memory_stays_flat_over_many_runs(directory: str) -> None:
+    print(run_python(MEMORY, directory))
 
 
 MEMORY = (
@@ -318,8 +317,8 @@ async def w(ctx: Ctx, number: int) -> int:
     first, second = await asyncio.gather(ctx.step("a", one, number), ctx.step("b", one, 1))
     try:
         await ctx.step("c", bad)
-    except Failure as failure:
-        kept = failure
+    except Failure:
+        pass
     sleep = ctx.sleep(3600)
     sleep.cancel()
     if number % 10 == 0:
@@ -329,28 +328,29 @@ async def w(ctx: Ctx, number: int) -> int:
     return first + second
 
 async def main():
-    async with opened(w, check_replay="off", retention_ms=1, cached_runs_max=10) as onward:
+    async with opened(w, store=sys.argv[1], check_replay="off", cached_runs_max=10) as onward:
+        async def one_run(number):
+            run = await onward.start(w, number)
+            if number % 10 == 0:
+                await run.wait(status="waiting")
+                await run.terminate()
+            elif number % 10 == 1:
+                await run.wait(status="failed")
+            else:
+                await run.result()
         async def batch(count):
             for begin in range(0, count, 200):
-                runs = [await onward.start(w, number) for number in range(begin, begin + 200)]
-                for number, run in enumerate(runs):
-                    if number % 10 == 0:
-                        await run.wait(status="waiting")
-                        await run.terminate()
-                    elif number % 10 == 1:
-                        await run.wait(status="failed")
-                    else:
-                        await run.result()
-        await batch(2000)
+                await asyncio.gather(*(one_run(number) for number in range(begin, begin + 200)))
+        await batch(1000)
         gc.collect()
-        gc.disable()  # what is left now is a reference cycle
+        gc.disable()  # what stays now is a reference cycle
         before = resident_bytes(), len(gc.get_objects())
-        await batch(4000)
+        await batch(2000)
         objects = len(gc.get_objects()) - before[1]
-        gc.enable()
-        found = gc.collect()
-        print(f"{(resident_bytes() - before[0]) / 4000:.0f} bytes, {objects / 4000:.2f} objects, {found / 4000:.2f} in cycles for each run")
-        assert objects < 4000, "finished runs leave objects"
+        grown = resident_bytes() - before[0]
+        print(f"{grown / 2000:.0f} bytes and {objects / 2000:.2f} objects stay for each run")
+        assert objects < 200, "finished runs leave objects"
+        assert grown < 2000 * 4096, "finished runs leave memory"
 asyncio.run(main())
 """
 )

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple, Optional, TypedDict, Union
+from typing import Any, List, NamedTuple, Optional, TypedDict, Union
 
 import pytest
 from conftest import opened
@@ -62,7 +62,20 @@ def test_deep_nesting_is_refused() -> None:
 
 
 def test_json_values_read_back_as_they_were() -> None:
-    values = ["", 'a "quoted"\n\u2028 \x00 text ü 🚲', 0, -(2**63), 2**64 - 1, 1.5e-300, 0.1, True, None, [], {}, {"a": [1, {"b": None}]}]
+    values = [
+        "",
+        'a "quoted"\n\u2028 \x00 text ü 🚲',
+        0,
+        -(2**63),
+        2**64 - 1,
+        1.5e-300,
+        0.1,
+        True,
+        None,
+        [],
+        {},
+        {"a": [1, {"b": None}]},
+    ]
     for value in values:
         assert json.loads(encode(value)) == value
     assert encode({"a": (1, 2.0)}) == '{"a":[1,2.0]}'
@@ -80,7 +93,7 @@ class Options(TypedDict):
 @dataclass
 class Tree:
     name: str
-    children: list["Tree"] = field(default_factory=list)
+    children: List["Tree"] = field(default_factory=list)
 
 
 def test_annotated_types_are_made_from_json() -> None:

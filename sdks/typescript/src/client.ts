@@ -1,10 +1,10 @@
 /** Starting runs and reading, signaling and ending them. */
 
 import { AgentCtx, agentArguments, toolArguments, type Agent, type Tool } from "./agent.js";
-import { attributeArgument, optionalMs, type AttributeValue, type Budget, type Duration } from "./options.js";
+import { attributeArgument, optionalMs, typedAttribute, type AttributeValue, type Budget, type Duration } from "./options.js";
 import { Ctx, taskArguments, type TaskOptions } from "./ctx.js";
-import { viewOf, type ViewDocument, type Entry, type EntryPage, type LiveFrame, type LogRecord, type Receipt, type RunStatus, type RunView, type TaskView } from "./documents.js";
-import { OnwardError, WorkflowMisuse, failureText, type ErrorDocument } from "./errors.js";
+import { summaryOf, viewOf, type HeadDocument, type RunSummary, type ViewDocument, type Entry, type EntryPage, type LiveFrame, type LogRecord, type Receipt, type RunStatus, type RunView, type TaskView } from "./documents.js";
+import { OnwardError, WorkflowMisuse, failureText, type ErrorDocument, type FailureDocument } from "./errors.js";
 import { inCode } from "./guard.js";
 import { Host, toolKey, versionKey, type Code } from "./host.js";
 import type { TaskCtx } from "./jobs.js";
@@ -174,8 +174,25 @@ export class Onward implements AsyncDisposable {
     return this.#request("reject", { promise, failure, ...options }, "the failure of promise", promise);
   }
 
+  /** Iterates over the runs that match, latest first. */
+  async *listRuns(filter: RunFilter = {}): AsyncGenerator<RunSummary> {
+    const { kind, status, attributes, version } = filter;
+    const query = {
+      kind,
+      statuses: status,
+      versions: version === undefined ? undefined : [version],
+      attributes: Object.entries(attributes ?? {}).map(([name, value]) => ({ name, values: [typedAttribute(value)] })),
+    };
+    let cursor: string | null | undefined;
+    do {
+      const page: RunPage = await this.execute<RunPage>("list_runs", { ...query, cursor });
+      yield* page.runs.map(summaryOf);
+      cursor = page.next;
+    } while (cursor !== null);
+  }
+
   /**
-   * Makes a request of the API by its name, with the documents of docs/openapi.json: `list_runs`, `count_runs`, `list_approvals`,
+   * Makes a request of the API by its name, with its own documents: `count_runs`, `list_approvals`,
    * `delete_run`, `read_timeline`, `list_workers`, ..
    */
   execute<T = Receipt>(verb: string, args: Record<string, unknown> = {}): Promise<T> {
@@ -217,6 +234,26 @@ export class Onward implements AsyncDisposable {
     if (!ok) throw OnwardError.of(value as ErrorDocument);
     return value as T;
   }
+}
+
+/** Which runs are listed: those that match all of it. */
+export interface RunFilter {
+  kind?: string;
+  status?: RunStatus[];
+  version?: string;
+  attributes?: Record<string, AttributeValue>;
+}
+
+interface RunPage {
+  runs: HeadDocument[];
+  next: string | null;
+}
+
+/** How far a run came that was executed on demand. */
+export interface Driven<O> {
+  state: "waiting" | "paused" | "ended";
+  output: O | null;
+  failure: FailureDocument | null;
 }
 
 /** A run. */
@@ -360,8 +397,8 @@ export class RunHandle<O = unknown> {
     return this.#onward.stream("attach", { run: this.id, ...options });
   }
 
-  /** Executes the run here until it waits, where runs are started on demand. */
-  drive(options: { signal?: { name: string; payload?: unknown; id?: string } } = {}): Promise<{ status: string }> {
+  /** Executes the run here until it waits, is paused or has ended, where runs are executed on demand (`onDemand`). */
+  drive(options: { signal?: { name: string; payload?: unknown; id?: string } } = {}): Promise<Driven<O>> {
     const { signal } = options;
     return this.#do("drive", { signal: signal && { name: signal.name, value: signal.payload ?? null, id: signal.id } });
   }

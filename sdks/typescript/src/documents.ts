@@ -4,18 +4,24 @@ import { Failure, type FailureDocument } from "./errors.js";
 
 export type RunStatus = "pending" | "running" | "waiting" | "paused" | "completed" | "failed" | "canceled" | "terminated";
 
-/** A run, with what it waits for and what came of it. */
-export interface RunView {
+/** A run, as lists have it. */
+export interface RunSummary {
   id: string;
   namespace: string;
   kind: string;
   version: string | undefined;
   status: RunStatus;
   generation: number;
+  attributes: Record<string, string | number | boolean>;
+  createdAt: Date;
+  endedAt: Date | undefined;
+}
+
+/** A run, with what it waits for and what came of it. */
+export interface RunView extends RunSummary {
   input: unknown;
   /** Named values that the code has set. */
   state: Record<string, unknown>;
-  attributes: Record<string, string | number | boolean>;
   awaiting: Wait[];
   /** Why it is paused. */
   pause: { reason: string; message: string } | undefined;
@@ -23,8 +29,6 @@ export interface RunView {
   output: unknown;
   /** Why it failed or was canceled. */
   failure: Failure | undefined;
-  createdAt: Date;
-  endedAt: Date | undefined;
   /** Everything that the engine says. */
   details: Record<string, unknown>;
 }
@@ -44,7 +48,8 @@ interface Payload {
   json?: unknown;
 }
 
-interface Head {
+/** @internal What the store knows of a run without reading its log. */
+export interface HeadDocument {
   key: { namespace: string; id: string };
   kind: string;
   version: string | null;
@@ -57,7 +62,7 @@ interface Head {
 
 /** @internal A run as the engine writes it. */
 export interface ViewDocument {
-  head: Head;
+  head: HeadDocument;
   input: Payload;
   state: Record<string, Payload>;
   awaiting: Wait[];
@@ -65,11 +70,9 @@ export interface ViewDocument {
   pause: { reason: string; message: string } | null;
 }
 
-/** @internal Returns the view of a document. */
-export function viewOf(document: ViewDocument): RunView {
-  const { head, input, state, awaiting, outcome, pause } = document;
+/** @internal Returns the summary of a document. */
+export function summaryOf(head: HeadDocument): RunSummary {
   const attributes = (head.attributes ?? []).map(({ name, value }) => [name, Object.values(value)[0]]);
-  const failed = outcome?.Err;
   return {
     id: head.key.id,
     namespace: head.key.namespace,
@@ -77,15 +80,24 @@ export function viewOf(document: ViewDocument): RunView {
     version: head.version ?? undefined,
     status: head.status,
     generation: head.generation,
+    attributes: Object.fromEntries(attributes) as RunSummary["attributes"],
+    createdAt: new Date(head.created_at),
+    endedAt: head.ended_at === null ? undefined : new Date(head.ended_at),
+  };
+}
+
+/** @internal Returns the view of a document. */
+export function viewOf(document: ViewDocument): RunView {
+  const { head, input, state, awaiting, outcome, pause } = document;
+  const failed = outcome?.Err;
+  return {
+    ...summaryOf(head),
     input: input.json,
     state: Object.fromEntries(Object.entries(state).map(([key, value]) => [key, value.json])),
-    attributes: Object.fromEntries(attributes) as RunView["attributes"],
     awaiting,
     pause: pause ?? undefined,
     output: outcome?.Ok?.json,
     failure: failed && Failure.of({ ...failed, details: failed.details?.json }),
-    createdAt: new Date(head.created_at),
-    endedAt: head.ended_at === null ? undefined : new Date(head.ended_at),
     details: document as unknown as Record<string, unknown>,
   };
 }

@@ -15,8 +15,10 @@ export type {
   AnyWorkflow,
   ConnectOptions,
   DecideOptions,
+  Driven,
   ForkOptions,
   RequestOptions,
+  RunFilter,
   StartOptions,
   WorkerOptions,
 } from "./client.js";
@@ -34,7 +36,7 @@ export type {
   StepOptions,
   TaskOptions,
 } from "./ctx.js";
-export type { Wait, Entry, EntryPage, LiveFrame, LogRecord, Receipt, RunStatus, RunView, TaskView } from "./documents.js";
+export type { Wait, Entry, EntryPage, LiveFrame, LogRecord, Receipt, RunStatus, RunSummary, RunView, TaskView } from "./documents.js";
 export { Canceled, Failure, OnwardError, RunFailed, WorkflowMisuse } from "./errors.js";
 export type { FailureDocument, FailureOptions } from "./errors.js";
 export { StepCtx, TaskCtx, fatal } from "./jobs.js";

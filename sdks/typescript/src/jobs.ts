@@ -9,7 +9,13 @@ import { isThenable, type Run, type StepStart } from "./run.js";
 export interface Spend {
   provider: string;
   model: string;
-  tokens?: { input?: number; output?: number; cache_read?: number; cache_write?: number };
+  /** Input tokens that were neither read from a cache nor written to one. */
+  input?: number;
+  cachedRead?: number;
+  cachedWrite?: number;
+  /** Output tokens, including those of reasoning. */
+  output?: number;
+  reasoning?: number;
   /** Dollars, as text: `"0.0021"`. */
   cost?: string;
 }
@@ -72,8 +78,14 @@ export class TaskCtx extends StepCtx {
   }
 
   /** Adds a line to the ledger of the run. */
-  spend(spend: Spend): void {
-    this.#call("spend", encode(spend, "the spend of a task"));
+  spend({ provider, model, cost, input = 0, cachedRead = 0, cachedWrite = 0, output = 0, reasoning = 0 }: Spend): void {
+    const tokens = { input, cached_read: cachedRead, cached_write: cachedWrite, output, reasoning };
+    this.#call("spend", encode({ provider, model, tokens, cost }, "the spend of a task"));
+  }
+
+  /** Sends a part of the output to the readers of the run's stream; its form is `StreamFrame` of docs/openapi.json. */
+  stream(frame: Record<string, unknown>): void {
+    this.#call("stream", encode({ frame }, "a frame of a stream"));
   }
 
   #call(verb: string, args: string): unknown {

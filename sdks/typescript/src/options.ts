@@ -75,3 +75,9 @@ export function retryArgument(retry: Retry | undefined): unknown {
 export function attributeArgument(value: AttributeValue): unknown {
   return value instanceof Date ? { time: value.getTime() } : value;
 }
+
+/** Returns the attribute value of the API, which names its type. */
+export function typedAttribute(value: AttributeValue): Record<string, unknown> {
+  if (value instanceof Date) return { time: value.toISOString() };
+  return { [typeof value === "string" ? "text" : typeof value === "number" ? "int" : "bool"]: value };
+}

@@ -1,6 +1,7 @@
 //! The bridge with a shell in Rust, over real stores.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod kit;
 mod life;
 mod ordinary;
 mod shell;

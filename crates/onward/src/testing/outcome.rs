@@ -46,6 +46,16 @@ impl ScriptOutcome {
         }
     }
 
+    /// Returns the result or failure of the run; `None` if it is open.
+    pub fn result(&self) -> Option<&Result<Payload>> {
+        self.result.as_ref()
+    }
+
+    /// Returns descriptions of the calls that an open run awaits.
+    pub fn waits_for(&self) -> &[String] {
+        &self.waits_for
+    }
+
     pub fn is_open(&self) -> bool {
         self.result.is_none()
     }

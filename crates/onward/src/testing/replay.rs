@@ -12,7 +12,8 @@ use crate::agent::AgentCtx;
 use crate::ctx::Ctx;
 use crate::host::code::{Handler, WorkerShared};
 use crate::host::replay::{Earlier, Logs, replay_log};
-use crate::registry::{Registry, erase_code};
+use crate::registry::{Registry, erase_code, foreign_code};
+use crate::shell::Shell;
 
 /// A recorded log to be replayed with today's code. No step runs.
 ///
@@ -94,6 +95,14 @@ impl<'a> Replay<'a> {
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
         self.hold(&erase_code(agent))
+    }
+
+    /// Replays the log with code in another language. Blocks until its shell has played it.
+    ///
+    /// # Errors
+    /// Fails with the report of the first divergence.
+    pub fn against_foreign(self, shell: Arc<dyn Shell>, is_agent: bool) -> Result<(), Box<RunPaused>> {
+        self.hold(&foreign_code(shell, is_agent))
     }
 
     fn hold(self, handler: &Handler) -> Result<(), Box<RunPaused>> {

@@ -17,8 +17,8 @@ use super::world::{World, default_key};
 use crate::Result;
 use crate::ctx::Ctx;
 use crate::host::code::{Handler, WorkerShared};
-use crate::registry::{Registry, erase_code};
-use crate::shell::unparks;
+use crate::registry::{Registry, erase_code, foreign_code};
+use crate::shell::{Shell, unparks};
 
 /// The result of a task or child of a kind, from its input and the number of the attempt.
 pub(super) type Responder = Arc<dyn Fn(&Payload, u32) -> Result<Payload> + Send + Sync>;
@@ -74,10 +74,20 @@ impl Script {
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
+        Script::with_handler(erase_code(workflow), json(input))
+    }
+
+    /// Creates a script of code in another language. That of an agent is not replayed after every commit, because it may diverge.
+    pub fn foreign(shell: Arc<dyn Shell>, is_agent: bool, input: &(impl Serialize + ?Sized)) -> Script {
+        let script = Script::with_handler(foreign_code(shell, is_agent), json(input));
+        if is_agent { script.without_shadow_replay() } else { script }
+    }
+
+    fn with_handler(handler: Handler, input: Payload) -> Script {
         Script {
             key: default_key(),
-            handler: erase_code(workflow),
-            input: json(input),
+            handler,
+            input,
             registry: Registry::default(),
             steps: BTreeMap::new(),
             tasks: BTreeMap::new(),
@@ -173,6 +183,12 @@ impl Script {
     /// Resolves promises of this name as soon as they are created.
     pub fn resolve(mut self, promise: &str, value: &(impl Serialize + ?Sized)) -> Script {
         self.promises.insert(name(promise), Ok(json(value)));
+        self
+    }
+
+    /// Rejects promises of this name as soon as they are created.
+    pub fn reject_promise(mut self, promise: &str, failure: Failure) -> Script {
+        self.promises.insert(name(promise), Err(failure));
         self
     }
 

@@ -25,7 +25,8 @@ use crate::agent::conversation_cache::ConversationRead;
 use crate::ctx::Ctx;
 use crate::host::code::{Code, Handler, Need, WorkerShared};
 use crate::host::replay::{Logs, replay_log};
-use crate::registry::erase_code;
+use crate::registry::{erase_code, foreign_code};
+use crate::shell::Shell;
 
 /// One run, executed and inspected step by step.
 pub struct World {
@@ -81,6 +82,14 @@ impl World {
     {
         let input = Payload::json(input).expect("a test's input can be written as JSON");
         World::with_handler(default_key(), erase_code(agent), input, WorkerShared::default(), 7).without_shadow_replay()
+    }
+
+    /// Starts code in another language at a fixed time, without replays after every commit: `shell` plays on another thread, and
+    /// the world waits for it.
+    pub fn foreign(shell: Arc<dyn Shell>, is_agent: bool, input: &(impl Serialize + ?Sized)) -> World {
+        let input = Payload::json(input).expect("a test's input can be written as JSON");
+        let handler = foreign_code(shell, is_agent);
+        World::with_handler(default_key(), handler, input, WorkerShared::default(), 7).without_shadow_replay()
     }
 
     pub(crate) fn with_handler(key: RunKey, handler: Handler, input: Payload, shared: WorkerShared, seed: u64) -> World {

@@ -20,6 +20,7 @@ mod mailbox;
 mod misuse;
 mod recorded;
 mod reopened;
+mod shells;
 mod together;
 
 use onward::testing::World;

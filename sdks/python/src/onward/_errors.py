@@ -76,7 +76,7 @@ class AnswerFailed(OnwardError):
 class DirectoryInUse(OnwardError):
     """Another `Onward` has the directory open, in this process or another one."""
 
-    codes = ("directory_in_use",)
+    codes = ("directory_locked", "directory_in_use")
 
 
 class ContextMisused(OnwardError):

@@ -235,6 +235,8 @@ class Run:
 
     def begin(self, code: Coroutine[Any, Any, Any]) -> None:
         self.task = asyncio.Task(code, loop=self.loop, name=self.workflow.name)
+        # The set of all tasks of a process is for loops that cancel what is left; it takes 200 bytes for each.
+        asyncio.tasks._unregister_task(self.task)
 
     def next_task(self) -> int:
         self.tasks_made += 1
@@ -317,9 +319,11 @@ def close_task(task: asyncio.Task[Any]) -> None:
 class Extras:
     """Handlers of a run."""
 
-    __slots__ = ("queries", "undos", "updates")
+    __slots__ = ("draws", "queries", "undos", "updates")
 
     def __init__(self) -> None:
+        #: How often each line of a framework has drawn a random number.
+        self.draws: dict[str, int] = {}
         self.queries: dict[str, Handler] = {}
         self.updates: dict[str, Handler] = {}
         self.undos: dict[int, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
