@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
 use crate::{
-    ag_ui, conformance, console, docs, grpc, metrics, models, openapi, pages, python, sdks, setup, supply, tidy, typescript,
+    ag_ui, conformance, console, docs, grpc, metrics, models, openapi, packages, pages, python, sdks, setup, supply, tidy,
+    typescript,
 };
 use times::timed_cargo;
 
@@ -42,6 +43,7 @@ const PARTS: &[Part] = &[
     ("sdks", sdks::test),
     ("python", python::test_package),
     ("typescript", typescript::test),
+    ("packages", packages::test),
     ("conformance", conformance::test),
     ("console", console::test),
     ("ag-ui", ag_ui::test),
