@@ -27,7 +27,12 @@ EXAMPLES = {
     "fan_out": ["1 of 20 checks failed", "first: city-1: 6 letters, last: city-20: 7 letters", "in parallel: True"],
     "approval": ["paid 500 cents by ada", "error[signal_lost]", "error[not_a_decider]", "no decision in time"],
     "signals": ["repeated: True", "book: ['1. dogs', '2. birds']", "chapters: 2"],
-    "children": ["resized slow at double pace", "album: 200 bytes, then 100", "album-1 album completed", "photo-broken photo failed"],
+    "children": [
+        "resized slow at double pace",
+        "album: 200 bytes, then 100",
+        "album-1 album completed",
+        "photo-broken photo failed",
+    ],
     "versions": ["invoice-Monday: v1 with discount version 1: 119", "invoice-Tuesday: v1 with discount version 2: 107", "v2: 96"],
     "agents/hello": ["done after 1 turn: You said: Good morning!", "once more: You said: Good morning!"],
     "agents/tools": ["(looking out of a window in Ulm)", "weather says: 18 degrees and sunny in Ulm"],

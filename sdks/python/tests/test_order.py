@@ -80,6 +80,29 @@ async def test_wait_finds_the_first_and_the_loser_can_be_cancelled() -> None:
         assert any("cancel" in kind or "dropped" in kind for kind in kinds), kinds
 
 
+async def test_select_returns_the_first_and_gives_the_others_up() -> None:
+    @workflow("w")
+    async def w(ctx: Ctx) -> list[Any]:
+        found: list[Any] = []
+        found.append(await ctx.select(timeout=ctx.sleep(0.01), payment=ctx.signal("payment").recv()))
+        await ctx.signal("go").recv()
+        # The dropped `recv` did not take the signal.
+        found.append(await ctx.select(timeout=ctx.sleep(3600), payment=ctx.signal("payment").recv()))
+        try:
+            await ctx.select(step=ctx.step("fail", fail, "no"), never=ctx.signal("never").recv())
+        except Failure as failure:
+            found.append(failure.message)
+        return found
+
+    async with opened(w) as onward:
+        run = await onward.start(w)
+        while not any(found["name"] == "go" for found in (await run.view()).awaiting):
+            await asyncio.sleep(0.005)
+        await run.signal("payment", 5)
+        await run.signal("go")
+        assert await run.result() == [["timeout", None], ["payment", 5], "no"]
+
+
 async def test_sets_of_calls_and_tasks_have_the_same_order_in_every_replay() -> None:
     orders: list[list[int]] = []
 

@@ -195,7 +195,7 @@ async def test_use_after_close_and_in_another_loop_is_refused() -> None:
 
     def other_loop() -> None:
         try:
-            asyncio.run(run.view())  # type: ignore[arg-type]
+            asyncio.run(run.view())
         except OnwardError as error:
             errors.append(error.code)
 

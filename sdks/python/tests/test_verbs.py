@@ -93,6 +93,8 @@ async def test_a_failure_of_a_run_keeps_its_code_data_and_cause() -> None:
         run = await onward.start(declined)
         with pytest.raises(RunFailed) as caught:
             await run.result()
+        seen = (await run.view()).failure
+    assert seen is not None and seen.code == "declined"
     failure = caught.value.failure
     assert failure is not None
     assert (failure.code, failure.message, failure.data, failure.retryable) == ("declined", "too expensive", {"limit": 5}, False)
@@ -261,6 +263,7 @@ async def test_state_and_attributes_are_seen_from_outside() -> None:
         assert await run.result() == [1, [2], 3, ["a", "b"], True]
         view = await run.view()
         assert view.state == {"a": 1, "b": [2]} and view.status == "completed"
+        assert view.output == [1, [2], 3, ["a", "b"], True] and view.failure is None
         assert view.attributes["customer"] == 42 and view.attributes["stage"] == "paid"
         page = await onward.list_runs(kind="stateful")
         assert [found["key"]["id"] for found in page["runs"]] == ["s"]

@@ -322,7 +322,7 @@ export class Ctx {
     this.#do("attribute_clear", { name }, "attribute", name);
   }
 
-  /** Sends a value to the current readers of the run. It is not recorded, and not repeated on replay. */
+  /** Sends a value to the current readers of the run, also from a step. It is not recorded, and not repeated on replay. */
   emit(name: string, value: unknown, options: { internal?: boolean; meta?: Record<string, unknown> } = {}): void {
     this.#do("emit", { name, value: value ?? null, internal: options.internal, meta: options.meta }, "what is emitted as", name);
   }

@@ -10,11 +10,29 @@ const RANDOM = "`ctx.random()` or `ctx.uuid()`";
 const TIMER = "`ctx.sleep(..)`";
 const STEP = "`ctx.step(..)`";
 
+const unrepeatable = "is not deterministic";
+const foreign = "is not recorded";
+
 let codeRuns = false;
 
 /** Returns whether workflow code runs now. */
 export function inCode(): boolean {
   return codeRuns;
+}
+
+/** What the code of a framework gets instead of a refusal: values of its run. */
+export interface StandIn {
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** A number from 0 up to 1. */
+  random(): number;
+}
+
+let standIn: () => StandIn | undefined = () => undefined;
+
+/** Sets what finds out whether the code that runs now is a framework's. */
+export function setStandIn(find: () => StandIn | undefined): void {
+  standIn = find;
 }
 
 function refuse(name: string, replacement: string, why: string): (...args: unknown[]) => never {
@@ -23,19 +41,26 @@ function refuse(name: string, replacement: string, why: string): (...args: unkno
   };
 }
 
-const unrepeatable = "is not deterministic";
-const foreign = "is not recorded";
+/** Returns a function that is refused, except in the code of a framework, which gets `value`. */
+function replace<A extends unknown[], T>(name: string, replacement: string, value: (run: StandIn, ...args: A) => T): (...args: A) => T {
+  const refused = refuse(name, replacement, unrepeatable);
+  return (...args) => {
+    const run = standIn();
+    return run === undefined ? refused() : value(run, ...args);
+  };
+}
 
 const RealDate = Date;
-const noNow = refuse("new Date()", CLOCK, unrepeatable);
+const now = replace("new Date()", CLOCK, (run) => run.now());
 
 const GuardedDate = function (this: unknown, ...args: unknown[]): unknown {
-  if (args.length === 0 || new.target === undefined) return noNow();
+  if (new.target === undefined) return new RealDate(now()).toString();
+  if (args.length === 0) args = [now()];
   return Reflect.construct(RealDate, args, new.target === GuardedDate ? RealDate : new.target);
 } as unknown as DateConstructor;
 Object.defineProperty(GuardedDate, "prototype", { value: RealDate.prototype });
 Object.defineProperty(GuardedDate, "name", { value: "Date" });
-Object.assign(GuardedDate, { now: refuse("Date.now()", CLOCK, unrepeatable), parse: RealDate.parse, UTC: RealDate.UTC });
+Object.assign(GuardedDate, { now: replace("Date.now()", CLOCK, (run) => run.now()), parse: RealDate.parse, UTC: RealDate.UTC });
 
 const realQueueMicrotask = queueMicrotask;
 
@@ -64,12 +89,12 @@ const noBigint = refuse("process.hrtime.bigint()", CLOCK, unrepeatable);
 
 const REFUSED: Refused[] = [
   replaced(globalThis, "Date", GuardedDate),
-  replaced(RealDate, "now", refuse("Date.now()", CLOCK, unrepeatable)),
-  replaced(Math, "random", refuse("Math.random()", RANDOM, unrepeatable)),
-  replaced(performance, "now", refuse("performance.now()", CLOCK, unrepeatable)),
+  replaced(RealDate, "now", GuardedDate.now),
+  replaced(Math, "random", replace("Math.random()", RANDOM, (run) => run.random())),
+  replaced(performance, "now", replace("performance.now()", CLOCK, (run) => run.now())),
   replaced(process, "hrtime", Object.assign(noHrtime, { bigint: noBigint })),
-  replaced(crypto, "randomUUID", refuse("crypto.randomUUID()", RANDOM, unrepeatable)),
-  replaced(crypto, "getRandomValues", refuse("crypto.getRandomValues()", RANDOM, unrepeatable)),
+  replaced(crypto, "randomUUID", replace("crypto.randomUUID()", RANDOM, uuid)),
+  replaced(crypto, "getRandomValues", replace("crypto.getRandomValues()", RANDOM, randomValues)),
   replaced(globalThis, "setTimeout", refuse("setTimeout", TIMER, foreign)),
   replaced(globalThis, "setInterval", refuse("setInterval", TIMER, foreign)),
   replaced(globalThis, "setImmediate", refuse("setImmediate", TIMER, foreign)),
@@ -77,6 +102,20 @@ const REFUSED: Refused[] = [
   replaced(globalThis, "fetch", refuse("fetch", STEP, foreign)),
   replaced(globalThis, "queueMicrotask", guardedQueueMicrotask),
 ].filter((entry) => Object.getOwnPropertyDescriptor(entry.holder, entry.name)?.writable === true);
+
+function randomValues<T extends ArrayBufferView>(run: StandIn, array: T): T {
+  const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+  for (let index = 0; index < bytes.length; index++) bytes[index] = Math.floor(run.random() * 256);
+  return array;
+}
+
+function uuid(run: StandIn): string {
+  const bytes = randomValues(run, new Uint8Array(16));
+  bytes[6] = (bytes[6]! & 0x0f) | 0x40;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  const hex = Buffer.from(bytes).toString("hex");
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
+}
 
 /** Finds the object that has the property: methods are those of a prototype. */
 function replaced(object: object, name: string, guarded: unknown): Refused {

@@ -59,8 +59,8 @@ function ofCall(promise: Promise<unknown>, call: number): Promise<unknown> {
   return Object.assign(promise, { [CALL]: call });
 }
 
-/** Verbs that read, and that code may use at any time. */
-const READS = new Set(["state_get", "state_keys", "is_canceled", "spent", "budget_left"]);
+/** Verbs that code may use at any time: they read, or are not recorded. */
+const AT_ANY_TIME = new Set(["state_get", "state_keys", "is_canceled", "spent", "budget_left", "emit"]);
 
 /** Thrown where the code must not go on. What catches it cannot make calls. */
 class Stopped extends Error {}
@@ -274,7 +274,7 @@ export class Run {
   }
 
   private call(verb: string, args: string): Called {
-    if (!inCode() && !READS.has(verb)) throw outside(verb);
+    if (!inCode() && !AT_ANY_TIME.has(verb)) throw outside(verb);
     if (this.isStopped) throw new Stopped("this run has stopped");
     return JSON.parse(this.native.call(this.number, verb, args)) as Called;
   }

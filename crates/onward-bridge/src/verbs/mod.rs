@@ -143,11 +143,12 @@ pub(crate) fn call(caller: &Caller<'_>, verb: &str, text: &str) -> Result<Called
         }
         "emit" => {
             let Emit { name, value, internal, meta } = read(verb, text)?;
-            caller.attempt(|ctx| {
+            let sent = caller.code.emit(|ctx| {
                 let emission = ctx.emission(&name, &value);
                 let emission = if internal { emission.internal() } else { emission };
-                meta.iter().fold(emission, |emission, meta| emission.meta(meta)).send()
-            })
+                meta.iter().fold(emission, |emission, meta| emission.meta(meta))
+            });
+            json(sent.map_err(stopped)?.map_err(failed)?)
         }
         // Children that are not awaited
         "spawn" => {

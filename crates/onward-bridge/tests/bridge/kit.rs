@@ -97,7 +97,7 @@ fn the_kit_fails_for_code_that_is_not_deterministic_or_has_changed() {
 #[test]
 fn an_agent_runs_with_a_scripted_model() {
     let host = kit();
-    let answer = |text: &str| json!({"value": {"blocks": [{"type": "text", "text": text}], "stop": "end", "usage": {}}});
+    let answer = |text: &str| json!({"value": {"blocks": [{"type": "text", "text": text}], "stop": "end"}});
     let outcome = host.request("script", json!({"kind": "chat", "input": "hi", "tasks": {"llm.m": [answer("hello")]}}));
     let outcome = outcome.unwrap();
     assert_eq!(outcome["value"], "hello", "{outcome}");

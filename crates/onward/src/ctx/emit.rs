@@ -69,9 +69,15 @@ impl Emission {
     /// # Errors
     /// Fails if a part of it is too large or cannot be written as JSON, on replay, too.
     pub fn send(self) -> Result<()> {
+        drop(self.ctx.cell.call("emit"));
+        self.send_at_any_time()
+    }
+
+    /// Sends the value, also from the function of a step.
+    pub(crate) fn send_at_any_time(self) -> Result<()> {
         let emitted = self.emitted?;
         let cell = &self.ctx.cell;
-        let state = cell.call("emit");
+        let state = cell.lock();
         if !state.engine.is_live() {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use onward_store::sync::lock;
 use super::{Activation, Call, Shell};
 use crate::Result;
 use crate::agent::AgentCtx;
-use crate::ctx::{Ctx, name_or_misuse};
+use crate::ctx::{Ctx, Emission, name_or_misuse};
 use crate::host::cell::RunCell;
 use crate::host::code::{drop_user_code, panic_message};
 use crate::host::wake::{Arms, BorrowedWaker, Polling};
@@ -113,6 +113,14 @@ impl ShellCode {
             return Err(Stopped::Unwind);
         }
         self.guarded(|| read(&self.ctx))
+    }
+
+    /// Sends a value to readers of the run. It is not recorded, so functions of steps may do this while the code waits.
+    pub fn emit(&self, make: impl FnOnce(&AgentCtx) -> Emission) -> Result<Result<()>, Stopped> {
+        if self.lock().is_closed {
+            return Err(Stopped::Unwind);
+        }
+        self.guarded(|| make(&self.ctx).send_at_any_time())
     }
 
     /// Makes a call that waits (OT2). It is polled once, so the answer may be there already.

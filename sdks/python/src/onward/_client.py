@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ._ctx import attribute, convert_of, input_of, name_of, task_arguments
 from ._definitions import Task, Workflow, invalid
-from ._errors import OnwardError, error_of
+from ._errors import Failure, OnwardError, error_of
 from ._host import Host, OnwardClosed
 from ._json import Convert, Raw, arguments, milliseconds, raw
 from ._native import Bridge, NativeError
@@ -43,7 +43,13 @@ class RunView:
     #: `pending`, `running`, `waiting`, `paused`, `completed`, `failed`, `canceled` or `terminated`.
     status: str
     generation: int
+    #: The version of the code that the run is pinned to.
+    version: str | None
     input: Any
+    #: The result of a completed run.
+    output: Any
+    #: The failure of a failed run.
+    failure: Failure | None
     #: What the code set with `ctx.state`.
     state: dict[str, Any]
     attributes: dict[str, Any]
@@ -57,11 +63,16 @@ class RunView:
     @classmethod
     def from_json(cls, view: dict[str, Any]) -> RunView:
         head = view["head"]
+        outcome = view.get("outcome") or {}
+        failure = next((found for name, found in outcome.items() if name.lower() in ("failed", "err")), None)
         return cls(
             id=head["key"]["id"],
             kind=head["kind"],
             status=head["status"],
             generation=head["generation"],
+            version=head.get("version"),
+            output=next((unwrap(found) for name, found in outcome.items() if name.lower() in ("completed", "ok")), None),
+            failure=None if failure is None else Failure.from_json(failure),
             input=unwrap(view.get("input")),
             state={key: unwrap(value) for key, value in view.get("state", {}).items()},
             attributes={found["name"]: next(iter(found["value"].values())) for found in head.get("attributes", ())},
@@ -231,11 +242,11 @@ class Onward:
         self._tasks = list(tasks)
         self._max_threads = max_threads
         self._shutdown_timeout_ms = milliseconds(shutdown_timeout)
-        tools = collect(settings, self._workflows, self._tasks)
+        self._tools = collect(settings, self._workflows)
         self._settings: dict[str, Any] = {
             "store": store,
-            "kinds": [workflow.settings() for workflow in self._workflows],
-            "tasks": [task.settings() for task in self._tasks if task.name not in tools],
+            "kinds": kinds(self._workflows),
+            "tasks": [task.settings() for task in self._tasks],
             "shutdown_timeout_ms": self._shutdown_timeout_ms,
             **{name: value for name, value in settings.items() if value is not None},
         }
@@ -285,7 +296,7 @@ class Onward:
         except asyncio.CancelledError:
             opening.add_done_callback(lambda future: future.exception())
             raise
-        self._host = Host(bridge, self._workflows, self._tasks, self._max_threads)
+        self._host = Host(bridge, self._workflows, self._tasks, self._tools, self._max_threads)
         return self
 
     async def close(self, *, timeout: timedelta | float | None = None) -> None:
@@ -440,6 +451,21 @@ class Onward:
     def task(self, id: str, task: Any = None) -> TaskHandle[Any]:
         """Returns the handle of a standalone task."""
         return TaskHandle(self, id, convert_of(task))
+
+
+def kinds(workflows: list[Workflow[Any, Any]]) -> list[dict[str, Any]]:
+    """Returns the settings of kinds: of several versions, the first is current, and the others continue their runs."""
+    current: dict[str, dict[str, Any]] = {}
+    for workflow in workflows:
+        found = current.setdefault(workflow.name, workflow.settings())
+        if workflow.version == found["version"]:
+            if workflow is not next(other for other in workflows if other.name == workflow.name):
+                raise invalid(f"two workflows have the name `{workflow.name}`", "give each a `version`; the first is current")
+        elif workflow.version is None:
+            raise invalid(f"an earlier workflow `{workflow.name}` has no version", "give it the version of its runs")
+        elif workflow.version not in found["previous"]:
+            found["previous"].append(workflow.version)
+    return list(current.values())
 
 
 def start(settings: str) -> Bridge:

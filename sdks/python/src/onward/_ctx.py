@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from random import Random
@@ -475,6 +476,19 @@ class Ctx:
     def sleep_until(self, moment: datetime) -> Call[None]:
         """Waits until a time with a time zone."""
         return self._run.sleep_until_ms(epoch_ms(moment))
+
+    async def select(self, **calls: Awaitable[Any]) -> tuple[str, Any]:
+        """Waits for the first of several calls, drops the others, and returns the name of the first and its result."""
+        futures = {name: asyncio.ensure_future(call) for name, call in calls.items()}
+        try:
+            await asyncio.wait(futures.values(), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            first = next((name for name, future in futures.items() if future.done()), None)
+            for future in futures.values():
+                future.cancel()
+        if first is None:
+            raise invalid("`select` needs calls", "write `await ctx.select(payment=.., timeout=ctx.sleep(60))`")
+        return first, futures[first].result()
 
     # ---- messages ----
 

@@ -185,8 +185,9 @@ def workflow(
 ) -> _WorkflowDecorator:
     """Makes a workflow of an async function that takes a `Ctx` and an input, or a `Ctx` alone.
 
-    Its name is that of the function unless you set one. `version` pins runs to this code, `previous` names versions whose runs it
-    also continues, `record_inputs` stores the inputs of all steps in the log, `internal` refuses starts from outside.
+    Its name is that of the function unless you set one. `version` pins runs to this code: register several versions of one name,
+    the current one first. `previous` names versions whose runs this code continues, too. `record_inputs` stores the inputs of all
+    steps in the log, `internal` refuses starts from outside.
     """
     if callable(name):
         raise invalid("`@workflow` needs parentheses", 'write `@workflow()` or `@workflow("name")`')

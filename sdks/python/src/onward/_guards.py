@@ -18,9 +18,12 @@ import time
 import uuid
 from asyncio import _get_running_loop
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._loop import TurnLoop
+
+if TYPE_CHECKING:
+    from ._run import Run
 
 NOW = "use `ctx.now()`"
 RANDOM = "use `ctx.random()`"
@@ -40,6 +43,11 @@ ALLOWED = {
     "tracemalloc",
     "onward",
 }
+
+#: Modules of AI frameworks: they get values of the run instead of a refusal (`stand_in_for`).
+STAND_INS: set[str] = set()
+#: Modules that call guarded functions for others.
+HELPERS = {"uuid", "secrets", "random"}
 
 is_installed = False
 
@@ -101,7 +109,11 @@ class ClassMethod:
         self.name = name
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        refuse_in_workflows(self.name, NOW, 2)
+        loop = _get_running_loop()
+        if loop is not None and loop.__class__ is TurnLoop:
+            if framework_caller(loop) is not None:
+                return functools.partial(date_of_run, loop.run, owner or type(instance), self.name)
+            refuse_in_workflows(self.name, NOW, 2)
         return self.original.__get__(instance, owner)
 
 
@@ -111,6 +123,10 @@ def guarded(original: Callable[..., Any], name: str, replacement: str) -> Callab
         loop = _get_running_loop()
         # With an argument, functions like `time.gmtime` do not read the clock.
         if loop is not None and loop.__class__ is TurnLoop and not (args and replacement is NOW):
+            if replacement is not SLEEP:
+                caller = framework_caller(loop)
+                if caller is not None:
+                    return value_of_run(loop.run, caller, name, original, args, options)
             refuse_in_workflows(name, replacement, 2)
         return original(*args, **options)
 
@@ -126,3 +142,64 @@ def refuse_in_workflows(name: str, replacement: str, depth: int) -> None:
     root = caller.partition(".")[0]
     if root not in ALLOWED:
         loop.run.misuse(f"`{name}()` is not deterministic in workflow code: {replacement}, or call it in a step")
+
+
+# ---- values for frameworks ----
+
+
+def stand_in_for(*modules: str) -> None:
+    """Lets the code of a framework read clocks and random numbers in workflow code: it gets those of the run.
+
+    A framework reads them for time stamps and ids that its users do not see. They are the same in every replay.
+    """
+    STAND_INS.update(modules)
+
+
+def framework_caller(loop: TurnLoop) -> str | None:
+    """Returns the line of a framework that called the guarded function that called this one, if a framework did."""
+    if not STAND_INS or loop.run is None:
+        return None
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") in HELPERS:
+        frame = frame.f_back
+    name = "" if frame is None else frame.f_globals.get("__name__") or ""
+    return f"{name}:{frame.f_lineno}" if name.partition(".")[0] in STAND_INS else None
+
+
+def date_of_run(run: Run, kind: Any, name: str, tz: Any = None) -> Any:
+    """Returns what `now`, `utcnow` and `today` return at the time of the run."""
+    seconds = run.now_ms / 1000
+    if not issubclass(kind, datetime.datetime):
+        return kind.fromtimestamp(seconds)
+    if name.endswith("utcnow"):
+        return kind.fromtimestamp(seconds, datetime.timezone.utc).replace(tzinfo=None)
+    return kind.fromtimestamp(seconds, tz)
+
+
+def value_of_run(run: Run, caller: str, name: str, original: Any, args: Any, options: Any) -> Any:
+    """Returns what a guarded function returns, from the time of the run, and from random numbers of the run and the caller."""
+    module, _, function = name.partition(".")
+    if module == "time":
+        if function.endswith("_ns"):
+            return run.now_ms * 1_000_000
+        seconds = run.now_ms / 1000
+        return original(seconds) if function in ("localtime", "gmtime", "ctime") else seconds
+    # Not `ctx.random()`: frameworks draw some numbers once in a process, which must not shift the numbers of calls or of others.
+    draws = run.handlers().draws
+    draws[caller] = draws.get(caller, 0) + 1
+    numbers = random.Random(f"{run.id} {run.generation} {caller} {draws[caller]}")
+    if module == "uuid":
+        return uuid.UUID(int=numbers.getrandbits(128), version=4)
+    if module == "os":
+        return numbers.randbytes(args[0])
+    return getattr(numbers, function)(*args, **options) if module == "random" else SECRETS[function](numbers, *args, **options)
+
+
+SECRETS: dict[str, Callable[..., Any]] = {
+    "token_bytes": lambda numbers, count=None: numbers.randbytes(count or 32),
+    "token_hex": lambda numbers, count=None: numbers.randbytes(count or 32).hex(),
+    "token_urlsafe": lambda numbers, count=None: numbers.randbytes(count or 32).hex(),
+    "randbelow": lambda numbers, end: numbers.randrange(end),
+    "randbits": lambda numbers, count: numbers.getrandbits(count),
+    "choice": lambda numbers, items: numbers.choice(items),
+}

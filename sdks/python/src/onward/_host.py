@@ -20,7 +20,7 @@ from ._loop import TurnLoop
 from ._native import Bridge
 from ._run import Run, StepJob, call_handler
 from ._tasks import CURRENT, TaskCtx
-from .agents import AgentCtx
+from .agents import AgentCtx, ToolTable
 
 LOG = logging.getLogger("onward")
 
@@ -52,13 +52,23 @@ class Host:
     """Everything of one `Onward` that runs on its event loop."""
 
     def __init__(
-        self, bridge: Bridge, workflows: list[Workflow[Any, Any]], tasks: list[Task[Any, Any]], max_threads: int
+        self,
+        bridge: Bridge,
+        workflows: list[Workflow[Any, Any]],
+        tasks: list[Task[Any, Any]],
+        tools: ToolTable,
+        max_threads: int,
     ) -> None:
         self.bridge = bridge
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
-        self.workflows = {workflow.name: workflow for workflow in workflows}
+        #: By name and version. Without a version: the current one, which also continues the runs of its previous versions.
+        self.workflows: dict[tuple[str, str | None], Workflow[Any, Any]] = {}
+        for workflow in workflows:
+            self.workflows.setdefault((workflow.name, None), workflow)
+            self.workflows[workflow.name, workflow.version] = workflow
         self.tasks = {task.name: task for task in tasks}
+        self.tools = tools
         self.turns = TurnLoop()
         self.runs: dict[int, Run] = {}
         #: Step functions to start after the activations of a batch.
@@ -93,7 +103,7 @@ class Host:
         running = _get_running_loop()
         _set_running_loop(self.turns)
         # Asynchronous generators of workflow code are none of the user's loop.
-        sys.set_asyncgen_hooks(None, None)
+        sys.set_asyncgen_hooks(None, self.turns.end_generator)
         try:
             for work in batch:
                 try:
@@ -127,7 +137,9 @@ class Host:
     def begin(self, work: tuple[Any, ...], played: list[Any]) -> None:
         number = work[1]
         info = loads(work[2])
-        run = Run(self.bridge, self.turns, self.steps, number, self.workflows[info["kind"]], info)
+        kind = info["kind"]
+        workflow = self.workflows.get((kind, info["version"])) or self.workflows[kind, None]
+        run = Run(self.bridge, self.turns, self.steps, number, workflow, info)
         self.runs[number] = run
         self.play(run, work, played)
 
@@ -170,9 +182,12 @@ class Host:
         run = self.runs.pop(number, None)
         if run is not None:
             self.turns.run = run
+            # Code that is unwound where it waits cannot end its context managers; it continues elsewhere, or later.
+            hook, sys.unraisablehook = sys.unraisablehook, ignore_unraisable
             try:
                 run.close()
             finally:
+                sys.unraisablehook = hook
                 self.turns.run = None
                 self.turns.ready.clear()
 
@@ -240,7 +255,8 @@ class Host:
 
     def start_task(self, job: int, kind: str, input: str, info: str) -> None:
         details = loads(info)
-        task = self.tasks.get(details.get("tool") or kind) or self.tasks.get(kind)
+        agent = details.get("agent")
+        task = self.tasks.get(kind) if agent is None else self.tools.get((agent, kind))
         if task is None:
             self.finish(job, False, f'{{"message":"no task {kind} is registered","retryable":true}}')
             return
@@ -418,6 +434,10 @@ class Host:
 
 async def raised(error: Exception) -> None:
     raise error
+
+
+def ignore_unraisable(_: Any) -> None:
+    pass
 
 
 def named_result(error: ValueInvalid, info: StepInfo | None) -> ValueInvalid:

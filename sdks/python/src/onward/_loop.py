@@ -7,6 +7,7 @@ and `ready` has the callbacks of this run only. Futures and tasks of asyncio wor
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import sys
 import zlib
@@ -33,7 +34,8 @@ class Handle:
     def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None) -> None:
         self.callback: Callable[..., object] | None = callback
         self.args = args
-        self.context = context or contextvars.copy_context()
+        # An empty context is false.
+        self.context = contextvars.copy_context() if context is None else context
 
     def cancel(self) -> None:
         self.callback = None
@@ -122,7 +124,8 @@ class Timer:
         self._when = when
         self.callback = callback
         self.args = args
-        self.context = context or contextvars.copy_context()
+        # An empty context is false.
+        self.context = contextvars.copy_context() if context is None else context
         self.is_cancelled = False
         self.arm()
 
@@ -190,6 +193,12 @@ class TurnLoop(_Loop):  # type: ignore[misc]
             ready.clear()
             # Tracebacks of the code have this frame: without this, a handle, its future and the traceback are a cycle.
             handle = callback = None
+
+    def end_generator(self, generator: Any) -> None:
+        """Ends an asynchronous generator that nothing refers to any more. That of a closed run is dropped as it is."""
+        if self.run is not None and not self.run.is_closed:
+            with contextlib.suppress(BaseException):
+                generator.aclose().send(None)
 
     def current(self) -> Run:
         run = self.run

@@ -319,9 +319,11 @@ def close_task(task: asyncio.Task[Any]) -> None:
 class Extras:
     """Handlers of a run."""
 
-    __slots__ = ("queries", "undos", "updates")
+    __slots__ = ("draws", "queries", "undos", "updates")
 
     def __init__(self) -> None:
+        #: How often each line of a framework has drawn a random number.
+        self.draws: dict[str, int] = {}
         self.queries: dict[str, Handler] = {}
         self.updates: dict[str, Handler] = {}
         self.undos: dict[int, tuple[Callable[..., Any], tuple[Any, ...]]] = {}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar, Union, overload
 
 from ._ctx import Ctx, name_of
-from ._definitions import Task, Workflow, invalid, retry_json
+from ._definitions import Task, Workflow, invalid, is_async, retry_json
 from ._errors import ValueInvalid
-from ._json import arguments, converter, loads, milliseconds, raw, type_hints
+from ._json import arguments, converter, encode, milliseconds, raw, type_hints
 from ._loop import Call
 from ._schema import schema_of_parameters
 
@@ -33,8 +33,6 @@ class Tool(Task[Any, O]):
         super().__init__(name, lambda value: value)
         self.name = name or function.__name__
         self.function = function
-        from ._definitions import is_async
-
         self.is_async = is_async(function)
         self.description = description or inspect.getdoc(function) or ""
         if not self.description:
@@ -66,12 +64,12 @@ class Tool(Task[Any, O]):
             fields[self._ctx_name] = ctx
         return self.function(**fields)
 
-    def settings(self) -> dict[str, Any]:
-        return {"name": self.name, "description": self.description, "input": self.schema, **self.options}
-
     def for_model(self) -> dict[str, Any]:
-        """Returns what a model call shows of the tool."""
-        return {"name": self.name, "description": self.description, "input": self.schema}
+        """Returns what a model call shows of the tool; the engine takes the schema as text."""
+        return {"name": self.name, "description": self.description, "input": encode(self.schema)}
+
+    def settings(self) -> dict[str, Any]:
+        return {**self.for_model(), **self.options}
 
 
 class _ToolDecorator:
@@ -238,7 +236,7 @@ class AgentCtx(Ctx):
             ask=ask,
             at=at,
             truncate_at=truncate_at,
-            extra=extra,
+            extra={name: encode(value) for name, value in (extra or {}).items()},
         )
         return self._run.wait("llm", args, ModelReply)  # type: ignore[no-any-return]
 
@@ -265,6 +263,15 @@ def agent(name: str | None = None, *, version: str | None = None, internal: bool
     return _AgentDecorator(name, {"version": version, "is_internal": internal})
 
 
+@dataclass(frozen=True)
+class AgentTool:
+    """An agent, of the kind `kind`, that another one calls as a tool."""
+
+    name: str
+    description: str
+    kind: str
+
+
 class Agent:
     """The ready-made loop: it calls the model and the tools until the model answers without tool calls.
 
@@ -279,7 +286,7 @@ class Agent:
         model: str,
         system: str | None = None,
         tools: Sequence[Tool[Any]] = (),
-        agent_tools: Sequence[dict[str, str]] = (),
+        agent_tools: Sequence[AgentTool] = (),
         handoff_to: Sequence[str] = (),
         converse: bool = False,
         **options: Any,
@@ -290,8 +297,8 @@ class Agent:
             "name": name,
             "model": model,
             "system": system,
-            "tools": [tool.name for tool in tools],
-            "agent_tools": list(agent_tools),
+            "tools": [tool.settings() for tool in tools],
+            "agent_tools": [vars(tool) for tool in agent_tools],
             "handoff_to": list(handoff_to),
             "converse": converse,
             **options,
@@ -301,27 +308,36 @@ class Agent:
         return {name: value for name, value in self._settings.items() if value is not None}
 
 
-def collect(settings: dict[str, Any], workflows: list[Workflow[Any, Any]], tasks: list[Task[Any, Any]]) -> set[str]:
-    """Moves agents and tools from the options into the settings and tasks, and returns the names of the tools."""
-    agents: Sequence[Any] = settings.pop("agents", ())
-    tools: dict[str, Tool[Any]] = {tool.name: tool for tool in settings.pop("tools", ())}
+#: Tools by the agent that has them, `""` for code, and their name.
+ToolTable = dict[tuple[str, str], Tool[Any]]
+
+
+def collect(settings: dict[str, Any], workflows: list[Workflow[Any, Any]]) -> ToolTable:
+    """Moves agents and tools from the options into settings and workflows, and returns the tools."""
+    tools: ToolTable = {}
+
+    def add(agent: str, tool: Any) -> None:
+        if not isinstance(tool, Tool):
+            raise invalid(f"{tool!r:.60} is not a tool", "decorate the function with `@tool()`")
+        if tools.setdefault((agent, tool.name), tool) is not tool:
+            raise invalid(f"two tools have the name `{tool.name}`")
+
     ready_made = []
-    for found in agents:
+    for found in settings.pop("agents", ()):
         if isinstance(found, Workflow):
             workflows.append(found)
         elif isinstance(found, Agent):
             ready_made.append(found.settings())
             for tool in found.tools:
-                if tools.setdefault(tool.name, tool) is not tool:
-                    raise invalid(f"two tools have the name `{tool.name}`")
+                add(found.name, tool)
         else:
             raise invalid(f"{found!r:.60} is not an agent", "use `Agent(..)` or decorate the function with `@agent()`")
-    tasks.extend(tools.values())
-    if tools:
-        settings["tools"] = [tool.settings() for tool in tools.values()]
-    if ready_made:
-        settings["agents"] = ready_made
-    return set(tools)
+    of_code = settings.pop("tools", ())
+    for tool in of_code:
+        add("", tool)
+    settings["tools"] = [tool.settings() for tool in of_code]
+    settings["agents"] = ready_made
+    return tools
 
 
-__all__ = ["Agent", "AgentCtx", "Done", "ModelReply", "Next", "Tool", "agent", "loads", "tool"]
+__all__ = ["Agent", "AgentCtx", "AgentTool", "Done", "ModelReply", "Next", "Tool", "agent", "tool"]

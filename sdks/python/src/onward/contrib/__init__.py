@@ -1,0 +1,1 @@
+"""Modules for AI frameworks. Each needs its framework to be installed, and Onward needs none of them."""
