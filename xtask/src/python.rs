@@ -1,12 +1,13 @@
 //! Python packages, installed below the target folder from a list with hashes; and the tests of the package `onward`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use crate::repository::{Repository, cargo, run};
 use crate::sdks;
+use crate::server::Server;
 
 /// Creates the environment `name` from the list at `requirements`, unless it is up to date.
 ///
@@ -34,10 +35,8 @@ const PACKAGE: &str = "sdks/python";
 /// Checks the types of the package `onward` and of its tests, and runs them with the native module and server that were just built.
 pub fn test_package(repository: &Repository) -> Result<()> {
     let binary = sdks::binary(repository)?;
-    // The same features as in the other builds: the engine is not compiled again.
-    run(cargo(repository).args(["build", "--quiet", "--workspace", "--lib", "--examples"]))?;
+    build_native_module(repository)?;
     let folder = repository.root.join(PACKAGE);
-    link_native_module(repository, &folder.join("src/onward"))?;
     let environment = environment(repository, "python-package", &format!("{PACKAGE}/tests/requirements.txt"))?;
     let tool = |name: &str| {
         let mut command = Command::new(environment.join("bin").join(name));
@@ -47,14 +46,32 @@ pub fn test_package(repository: &Repository) -> Result<()> {
     let cache = environment.join("mypy");
     run(tool("mypy").args(["--no-error-summary", "--cache-dir"]).arg(cache).args(["src/onward", "tests"]))?;
     run(tool("pyright").arg("--pythonpath").arg(environment.join("bin/python")).env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1"))?;
-    run(tool("python").args(["-B", "-m", "pytest", "--durations", "5"]))
+    run(tool("python").args(["-B", "-m", "pytest", "--durations", "5"]))?;
+    test_frameworks(repository, tool("pyright"), &binary)
 }
 
-/// Puts the library that cargo built where Python imports `onward._native` from.
-fn link_native_module(repository: &Repository, package: &Path) -> Result<()> {
+/// Folder of the tests with AI frameworks.
+const FRAMEWORKS: &str = "sdks/python/tests/frameworks";
+
+/// Checks the types of the modules for AI frameworks, and runs their tests and examples with the frameworks and the scripted model.
+fn test_frameworks(repository: &Repository, mut pyright: Command, binary: &Path) -> Result<()> {
+    let environment = environment(repository, "python-frameworks", &format!("{FRAMEWORKS}/requirements.txt"))?;
+    let python = environment.join("bin/python");
+    run(pyright.args(["--project", "tests/frameworks", "--pythonpath"]).arg(&python).env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1"))?;
+    let model = Server::start(Command::new(binary.with_file_name("scripted-model")).arg("0"))?;
+    let package = repository.root.join(PACKAGE);
+    let mut tests = Command::new(python);
+    tests.current_dir(&package).args(["-B", "-m", "pytest", "--durations", "5", "tests/frameworks"]);
+    run(tests.env("PYTHONPATH", package.join("src")).env("SCRIPTED_MODEL_URL", &model.url))
+}
+
+/// Builds the native module and the examples, and puts the module where Python imports `onward._native` from.
+pub fn build_native_module(repository: &Repository) -> Result<()> {
+    // The same features as in the other builds: the engine is not compiled again.
+    run(cargo(repository).args(["build", "--quiet", "--workspace", "--lib", "--examples"]))?;
     let name = format!("{}onward_python{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let library = repository.target().join("debug").join(name);
-    let module = package.join("_native.abi3.so");
+    let module = repository.root.join(PACKAGE).join("src/onward/_native.abi3.so");
     drop(std::fs::remove_file(&module)); // of an earlier run
     std::os::unix::fs::symlink(&library, &module).with_context(|| format!("cannot link {}", module.display()))
 }
