@@ -35,9 +35,10 @@ usage: cargo xtask <command>
 
 commands:
   test [PART..]         run all checks, or only these parts: format, lints, tidy, docs, supply, tests, 'doc tests', examples,
-                        pages (the commands of docs/http.md, and a worker written from docs/protocol.md), sdks, typescript (the npm
-                        package), ag-ui (the official client), models (foreign packages and servers), grpc (foreign clients), metrics, openapi (a fuzzer over HTTP),
-                        openapi-clients (generated clients), console (the web console in Chromium)
+                        pages (the commands of docs/http.md, and a worker written from docs/protocol.md), sdks, python (the
+                        package), typescript (the npm package), ag-ui (the official client), models (foreign packages and
+                        servers), grpc (foreign clients), metrics, openapi (a fuzzer over HTTP), openapi-clients (generated
+                        clients), console (the web console in Chromium)
   tidy [--write]        check the rules that no compiler checks; --write updates docs/invariants.md, docs/protocol-types.md
                         and the counts in xtask/src/tidy/prose.txt
   docs                  build the book of docs/ in target/book; fails on broken links and on pages that no list names
