@@ -1,7 +1,8 @@
-//! `cargo xtask dist`: the files of a release: the binary, a list of its contents, and checksums of both.
+//! `cargo xtask dist`: the files of a release: the binary, the packages for Python and TypeScript, lists of their contents, and
+//! checksums of all.
 //!
-//! The list is a CycloneDX document: every crate that is linked into the binary or runs during its build, with version, license
-//! and the checksum of Cargo.lock. The binary is refused if it contains anything for tests.
+//! A list is a CycloneDX document: every crate that is linked into the binary or runs during its build, with version, license and
+//! the checksum of Cargo.lock. Binaries are refused if they contain anything for tests; packages are installed and tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,11 +11,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::repository::{Repository, cargo, run};
+use crate::packages::{self, BillOfMaterials, Natives};
+use crate::repository::Repository;
 use crate::supply;
 
 const BINARY: &str = "onward";
-const PACKAGE: &str = "onward-cli";
 const PROFILE: &str = "production";
 
 /// Strings that no release may contain: ways to kill or change a process that are meant for tests.
@@ -22,24 +23,41 @@ const FOR_TESTS: &[&str] = &["ONWARD_FAILPOINT"];
 
 pub fn build(repository: &Repository, folder: &Path) -> Result<()> {
     supply::check(repository)?;
-    run(cargo(repository).args(["build", "--profile", PROFILE, "--locked", "--package", PACKAGE]))?;
-    let binary = repository.target().join(PROFILE).join(BINARY);
-    let bytes = std::fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;
-    refuse_what_is_for_tests(&bytes)?;
+    let natives = Natives::build(repository, PROFILE)?;
+    for file in natives.files() {
+        let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        refuse_what_is_for_tests(&bytes).with_context(|| file.display().to_string())?;
+    }
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    std::fs::copy(&binary, folder.join(BINARY)).context("cannot copy the binary")?;
-    let lock = std::fs::read_to_string(repository.root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
-    let list = bill_of_materials(&supply::metadata(repository)?, &checksums(&lock)?)?;
-    let list_name = format!("{BINARY}.cdx.json");
-    std::fs::write(folder.join(&list_name), format!("{list:#}\n")).context("cannot write the list of crates")?;
-    let mut sums = Command::new("sha256sum");
-    let sums = sums.current_dir(folder).args([BINARY, &list_name]).output().context("cannot start sha256sum")?;
+    let folder = &folder.canonicalize()?;
+    std::fs::copy(&natives.binary, folder.join(BINARY)).context("cannot copy the binary")?;
+    let bills = bills_of_materials(repository)?;
+    for (name, text) in &bills {
+        std::fs::write(folder.join(name), text).context("cannot write a list of crates")?;
+    }
+    let made = packages::make(repository, &natives, &bills, folder)?;
+    packages::check(repository, &made)?;
+    let names = made.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let names: Vec<String> =
+        [BINARY.to_owned()].into_iter().chain(bills.into_iter().map(|(name, _)| name)).chain(names).collect();
+    let sums = Command::new("sha256sum").current_dir(folder).args(&names).output().context("cannot start sha256sum")?;
     if !sums.status.success() {
         bail!("sha256sum ended with {}", sums.status);
     }
     std::fs::write(folder.join("SHA256SUMS"), sums.stdout).context("cannot write the checksums")?;
-    println!("dist: {BINARY}, {list_name} and SHA256SUMS are in {}", folder.display());
+    println!("dist: {} and SHA256SUMS are in {}", names.join(", "), folder.display());
     Ok(())
+}
+
+/// Returns the list of each crate that is built for a release.
+fn bills_of_materials(repository: &Repository) -> Result<Vec<BillOfMaterials>> {
+    let lock = std::fs::read_to_string(repository.root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
+    let (metadata, checksums) = (supply::metadata(repository)?, checksums(&lock)?);
+    let list = |package: &&str| {
+        let name = if *package == packages::CRATES[0] { BINARY } else { package };
+        Ok((format!("{name}.cdx.json"), format!("{:#}\n", bill_of_materials(package, &metadata, &checksums)?)))
+    };
+    packages::CRATES.iter().map(list).collect()
 }
 
 fn refuse_what_is_for_tests(binary: &[u8]) -> Result<()> {
@@ -61,14 +79,14 @@ fn checksums(lock: &str) -> Result<BTreeMap<(String, String), String>> {
     Ok(packages.iter().filter_map(checksum).collect())
 }
 
-/// Returns what is linked into the binary or runs during its build, as a CycloneDX document.
-fn bill_of_materials(metadata: &Value, checksums: &BTreeMap<(String, String), String>) -> Result<Value> {
+/// Returns what is linked into the binary of a package or runs during its build, as a CycloneDX document.
+fn bill_of_materials(package: &str, metadata: &Value, checksums: &BTreeMap<(String, String), String>) -> Result<Value> {
     let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
     let by_id: BTreeMap<&str, &Value> = packages.iter().filter_map(|package| Some((package["id"].as_str()?, package))).collect();
     let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata has no graph")?;
     let needs: BTreeMap<&str, Vec<&str>> = nodes.iter().filter_map(|node| Some((node["id"].as_str()?, needed(node)))).collect();
-    let root = packages.iter().find(|package| package["name"] == PACKAGE).and_then(|package| package["id"].as_str());
-    let root = root.with_context(|| format!("package {PACKAGE} not found"))?;
+    let root = packages.iter().find(|found| found["name"] == package).and_then(|found| found["id"].as_str());
+    let root = root.with_context(|| format!("package {package} not found"))?;
     let mut reached = BTreeSet::from([root]);
     let mut open = vec![root];
     while let Some(id) = open.pop() {
@@ -126,6 +144,8 @@ fn reference(package: &Value) -> String {
 mod tests {
     use super::*;
 
+    const PACKAGE: &str = packages::CRATES[0];
+
     #[test]
     fn a_binary_with_something_for_tests_in_it_is_refused() {
         assert!(refuse_what_is_for_tests(b"\x7fELF onward server").is_ok());
@@ -149,7 +169,7 @@ mod tests {
             ] },
         });
         let checksums = BTreeMap::from([(("deep".to_owned(), "1.0.0".to_owned()), "ab".to_owned())]);
-        let list = bill_of_materials(&metadata, &checksums).unwrap();
+        let list = bill_of_materials(PACKAGE, &metadata, &checksums).unwrap();
         let names: Vec<&str> = list["components"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
         assert_eq!(names, ["builds", "deep", "linked"]);
         assert_eq!(list["components"][1]["hashes"], json!([{ "alg": "SHA-256", "content": "ab" }]));
@@ -161,7 +181,7 @@ mod tests {
     fn the_list_of_this_repository_is_a_cyclonedx_document() {
         let repository = Repository::find().unwrap();
         let lock = std::fs::read_to_string(repository.root.join("Cargo.lock")).unwrap();
-        let list = bill_of_materials(&supply::metadata(&repository).unwrap(), &checksums(&lock).unwrap()).unwrap();
+        let list = bill_of_materials(PACKAGE, &supply::metadata(&repository).unwrap(), &checksums(&lock).unwrap()).unwrap();
         assert_eq!((&list["bomFormat"], &list["specVersion"], &list["version"]), (&json!("CycloneDX"), &json!("1.5"), &json!(1)));
         assert_eq!(list["metadata"]["component"]["name"], PACKAGE);
         assert_eq!(list["metadata"]["component"]["type"], "application");

@@ -21,7 +21,7 @@ impl Server {
             .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
         let mut line = String::new();
         BufReader::new(process.stdout.take().context("it has an output")?).read_line(&mut line)?;
-        let Some(url) = line.split('"').find(|word| word.starts_with("http://")).map(str::to_owned) else {
+        let Some(url) = line.split('"').find(|word| word.contains("://")).map(str::to_owned) else {
             bail!("the server printed {line:?}");
         };
         Ok(Server { process, url })

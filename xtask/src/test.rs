@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
-use crate::{ag_ui, console, docs, grpc, metrics, models, openapi, pages, python, sdks, setup, supply, tidy, typescript};
+use crate::{
+    ag_ui, conformance, console, docs, grpc, metrics, models, openapi, packages, pages, python, sdks, setup, supply, tidy,
+    typescript,
+};
 use times::timed_cargo;
 
 type Part = (&'static str, fn(&Repository) -> Result<()>);
@@ -40,6 +43,8 @@ const PARTS: &[Part] = &[
     ("sdks", sdks::test),
     ("python", python::test_package),
     ("typescript", typescript::test),
+    ("packages", packages::test),
+    ("conformance", conformance::test),
     ("console", console::test),
     ("ag-ui", ag_ui::test),
     ("models", models::test),

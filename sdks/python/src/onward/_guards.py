@@ -111,8 +111,9 @@ class ClassMethod:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         loop = _get_running_loop()
         if isinstance(loop, TurnLoop):
-            if loop.run is not None and framework_caller(loop) is not None:
-                return functools.partial(date_of_run, loop.run, owner or type(instance), self.name)
+            run = loop.run
+            if run is not None and framework_caller() is not None:
+                return functools.partial(date_of_run, run, owner or type(instance), self.name)
             refuse_in_workflows(self.name, NOW, 2)
         return self.original.__get__(instance, owner)
 
@@ -123,10 +124,11 @@ def guarded(original: Callable[..., Any], name: str, replacement: str) -> Callab
         loop = _get_running_loop()
         # With an argument, functions like `time.gmtime` do not read the clock.
         if isinstance(loop, TurnLoop) and not (args and replacement is NOW):
-            if replacement is not SLEEP and loop.run is not None:
-                caller = framework_caller(loop)
+            run = loop.run
+            if run is not None and replacement is not SLEEP:
+                caller = framework_caller()
                 if caller is not None:
-                    return value_of_run(loop.run, caller, name, original, args, options)
+                    return value_of_run(run, caller, name, original, args, options)
             refuse_in_workflows(name, replacement, 2)
         return original(*args, **options)
 
@@ -155,9 +157,9 @@ def stand_in_for(*modules: str) -> None:
     STAND_INS.update(modules)
 
 
-def framework_caller(loop: TurnLoop) -> str | None:
+def framework_caller() -> str | None:
     """Returns the line of a framework that called the guarded function that called this one, if a framework did."""
-    if not STAND_INS or loop.run is None:
+    if not STAND_INS:
         return None
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") in HELPERS:
