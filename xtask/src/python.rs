@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::repository::{Repository, cargo, run};
 use crate::sdks;
+use crate::server::Server;
 
 /// Creates the environment `name` from the list at `requirements`, unless it is up to date.
 ///
@@ -47,7 +48,23 @@ pub fn test_package(repository: &Repository) -> Result<()> {
     let cache = environment.join("mypy");
     run(tool("mypy").args(["--no-error-summary", "--cache-dir"]).arg(cache).args(["src/onward", "tests"]))?;
     run(tool("pyright").arg("--pythonpath").arg(environment.join("bin/python")).env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1"))?;
-    run(tool("python").args(["-B", "-m", "pytest", "--durations", "5"]))
+    run(tool("python").args(["-B", "-m", "pytest", "--durations", "5"]))?;
+    test_frameworks(repository, tool("pyright"), &binary)
+}
+
+/// Folder of the tests with AI frameworks.
+const FRAMEWORKS: &str = "sdks/python/tests/frameworks";
+
+/// Checks the types of the modules for AI frameworks, and runs their tests and examples with the frameworks and the scripted model.
+fn test_frameworks(repository: &Repository, mut pyright: Command, binary: &Path) -> Result<()> {
+    let environment = environment(repository, "python-frameworks", &format!("{FRAMEWORKS}/requirements.txt"))?;
+    let python = environment.join("bin/python");
+    run(pyright.args(["--project", "tests/frameworks", "--pythonpath"]).arg(&python).env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1"))?;
+    let model = Server::start(Command::new(binary.with_file_name("scripted-model")).arg("0"))?;
+    let package = repository.root.join(PACKAGE);
+    let mut tests = Command::new(python);
+    tests.current_dir(&package).args(["-B", "-m", "pytest", "--durations", "5", "tests/frameworks"]);
+    run(tests.env("PYTHONPATH", package.join("src")).env("SCRIPTED_MODEL_URL", &model.url))
 }
 
 /// Puts the library that cargo built where Python imports `onward._native` from.

@@ -165,7 +165,10 @@ impl Rules {
             Some(license) => {
                 // An exception grants more rights than the license without it, but counts as a license of its own here.
                 let exception = words.pop_if(|word| *word == "WITH").and_then(|_| words.pop());
-                exception.is_none() && self.licenses.contains(license)
+                match exception {
+                    Some(exception) => self.licenses.contains(&format!("{license} WITH {exception}")),
+                    None => self.licenses.contains(license),
+                }
             }
             None => false,
         }

@@ -1,9 +1,12 @@
 //! The npm package `onward`: compiled, and tested with the native part and the server that were just built.
 
+use std::process::Command;
+
 use anyhow::{Context, Result};
 
 use crate::repository::{Repository, cargo, run};
 use crate::sdks;
+use crate::server::Server;
 
 const FOLDER: &str = "sdks/typescript";
 
@@ -21,5 +24,10 @@ pub fn test(repository: &Repository) -> Result<()> {
     drop(std::fs::remove_file(folder.join(NATIVE)));
     std::fs::copy(&library, folder.join(NATIVE)).with_context(|| format!("cannot copy {}", library.display()))?;
     sdks::install(&folder)?;
-    run(sdks::npm(&folder).args(["run", "--silent", "test"]).env("ONWARD_BIN", &binary))
+    run(sdks::npm(&folder).args(["run", "--silent", "test"]).env("ONWARD_BIN", &binary))?;
+
+    let model = Server::start(Command::new(binary.with_file_name("scripted-model")).arg("0"))?;
+    let frameworks = folder.join("test/frameworks");
+    sdks::install(&frameworks)?;
+    run(sdks::npm(&frameworks).args(["run", "--silent", "test"]).env("SCRIPTED_MODEL_URL", &model.url))
 }

@@ -238,6 +238,51 @@ async def test_close_lets_steps_finish_and_runs_go_on_at_the_next_start(director
     assert ran == ["began", "ended"]
 
 
+def test_code_that_is_closed_unwinds_without_noise(directory: str) -> None:
+    code = (
+        PREFIX
+        + """
+closed = []
+
+@workflow("unwinds")
+async def unwinds(ctx: Ctx) -> str:
+    async def part(name: str) -> None:
+        try:
+            await ctx.signal(name).recv()
+        finally:
+            closed.append(name)
+            await ctx.step("clean", asyncio.sleep, 0)
+            await asyncio.sleep(0)
+    try:
+        tasks = [asyncio.create_task(part(name)) for name in "ab"]
+        await asyncio.wait_for(asyncio.gather(*tasks), 3600)
+    finally:
+        try:
+            await ctx.step("main", asyncio.sleep, 0)
+        finally:
+            await asyncio.sleep(0)
+    return "end"
+
+async def main():
+    async with Onward.embedded(sys.argv[1], workflows=[unwinds]) as onward:
+        run = await onward.start(unwinds, id="u")
+        await run.wait(status="waiting")
+    if closed:
+        assert sorted(closed) == ["a", "b"], closed
+    async with Onward.embedded(sys.argv[1], workflows=[unwinds]) as onward:
+        run = onward.run("u", unwinds)
+        await run.signal("a")
+        await run.signal("b")
+        print(await run.result())
+asyncio.run(main())
+"""
+    )
+    for arguments in ([], ["-X", "dev"]):
+        command = [sys.executable, *arguments, "-c", code, directory + str(len(arguments))]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
+        assert (done.stdout, done.stderr) == ("end\n", "")
+
+
 async def test_ctx_outside_of_its_run_is_refused() -> None:
     kept: list[Ctx] = []
     errors: list[str] = []

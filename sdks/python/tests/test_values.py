@@ -195,10 +195,10 @@ async def test_exceptions_with_strange_texts_become_failures() -> None:
 async def test_wrong_definitions_and_arguments_are_refused_with_a_hint() -> None:
     from onward import InvalidArguments, Onward
 
+    plain: Any = len
     with pytest.raises(InvalidArguments, match="parentheses"):
         workflow(len)  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match="async def"):
-        plain: Any = len
         workflow("w")(plain)
     with pytest.raises(InvalidArguments, match="one input"):
 

@@ -430,3 +430,22 @@ async def test_events_of_a_run_are_read_and_watched() -> None:
         assert frames
         events = [event["type"] for record in await run.log() for event in record["events"]]
         assert events[0] == "run_started" and events[-1] == "run_completed"
+
+
+async def test_every_record_is_attached_before_the_end() -> None:
+    @workflow("w")
+    async def w(ctx: Ctx) -> None:
+        for number in range(5):
+            await ctx.signal("go").recv()
+            await ctx.step("s", abs, number)
+
+    async with opened(w) as onward:
+        for attempt in range(20):
+            run = await onward.start(w, id=f"a-{attempt}")
+            attached = run.attach()
+            records = [await anext(attached)]
+            for _ in range(5):
+                await run.signal("go")
+            records += [record async for record in attached]
+            assert records == await run.log()
+            assert [record async for record in run.attach()] == records, "of a closed run"

@@ -3,7 +3,7 @@
 use super::*;
 
 fn rules() -> Rules {
-    let text = "[licenses]\nallow = [\"MIT\", \"ISC\"]\n[bans]\nskip = [{ crate = \"a@1\", reason = \"b\" }]\n\
+    let text = "[licenses]\nallow = [\"MIT\", \"ISC\", \"A WITH y\"]\n[bans]\nskip = [{ crate = \"a@1\", reason = \"b\" }]\n\
                 [sources]\nallow-registry = [\"https://example.org/index\"]\n";
     Rules::read(text).unwrap()
 }
@@ -21,10 +21,14 @@ fn second_version() -> [Package; 2] {
 
 #[test]
 fn an_expression_is_allowed_if_it_can_be_fulfilled() {
-    for allowed in ["MIT", "MIT OR GPL-3.0", "GPL-3.0/MIT", "MIT AND ISC", "(GPL-3.0 OR MIT) AND ISC", "A WITH x OR MIT"] {
+    for allowed in
+        ["MIT", "MIT OR GPL-3.0", "GPL-3.0/MIT", "MIT AND ISC", "(GPL-3.0 OR MIT) AND ISC", "A WITH x OR MIT", "A WITH y"]
+    {
         assert!(rules().allows(allowed), "{allowed}");
     }
-    for refused in ["GPL-3.0", "MIT AND GPL-3.0", "MIT WITH x", "(MIT", "MIT ISC", "", "(MIT OR ISC) AND GPL-3.0", "OR"] {
+    for refused in
+        ["GPL-3.0", "MIT AND GPL-3.0", "MIT WITH x", "A", "A WITH x", "(MIT", "MIT ISC", "", "(MIT OR ISC) AND GPL-3.0", "OR"]
+    {
         assert!(!rules().allows(refused), "{refused}");
     }
 }

@@ -615,8 +615,8 @@ class Ctx:
         return Attributes(self._run)
 
     def emit(self, name: str, value: Any = None, *, internal: bool = False, meta: dict[str, Any] | None = None) -> None:
-        """Sends a value to those who watch the run, live only."""
-        self._run.value("emit", arguments(name=name, value=raw(value), internal=internal, meta=meta))
+        """Sends a value to those who watch the run, live only; also from functions of steps."""
+        self._run.read("emit", arguments(name=name, value=raw(value), internal=internal, meta=meta))
 
     def query(self, name: str, handler: Callable[..., Any]) -> None:
         """Answers `run.query(name, ..)` with a plain function, which must change nothing."""

@@ -110,9 +110,10 @@ class ClassMethod:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         loop = _get_running_loop()
-        if loop is not None and loop.__class__ is TurnLoop:
-            if framework_caller(loop) is not None:
-                return functools.partial(date_of_run, loop.run, owner or type(instance), self.name)
+        if isinstance(loop, TurnLoop):
+            run = loop.run
+            if run is not None and framework_caller() is not None:
+                return functools.partial(date_of_run, run, owner or type(instance), self.name)
             refuse_in_workflows(self.name, NOW, 2)
         return self.original.__get__(instance, owner)
 
@@ -122,11 +123,12 @@ def guarded(original: Callable[..., Any], name: str, replacement: str) -> Callab
     def call(*args: Any, **options: Any) -> Any:
         loop = _get_running_loop()
         # With an argument, functions like `time.gmtime` do not read the clock.
-        if loop is not None and loop.__class__ is TurnLoop and not (args and replacement is NOW):
-            if replacement is not SLEEP:
-                caller = framework_caller(loop)
+        if isinstance(loop, TurnLoop) and not (args and replacement is NOW):
+            run = loop.run
+            if run is not None and replacement is not SLEEP:
+                caller = framework_caller()
                 if caller is not None:
-                    return value_of_run(loop.run, caller, name, original, args, options)
+                    return value_of_run(run, caller, name, original, args, options)
             refuse_in_workflows(name, replacement, 2)
         return original(*args, **options)
 
@@ -155,14 +157,16 @@ def stand_in_for(*modules: str) -> None:
     STAND_INS.update(modules)
 
 
-def framework_caller(loop: TurnLoop) -> str | None:
+def framework_caller() -> str | None:
     """Returns the line of a framework that called the guarded function that called this one, if a framework did."""
-    if not STAND_INS or loop.run is None:
+    if not STAND_INS:
         return None
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") in HELPERS:
         frame = frame.f_back
-    name = "" if frame is None else frame.f_globals.get("__name__") or ""
+    if frame is None:
+        return None
+    name = frame.f_globals.get("__name__") or ""
     return f"{name}:{frame.f_lineno}" if name.partition(".")[0] in STAND_INS else None
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from asyncio import _get_running_loop, _set_running_loop
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from . import _guards
@@ -46,6 +46,19 @@ class Stream:
     def wake(self) -> None:
         if self.ready is not None and not self.ready.done():
             self.ready.set_result(None)
+
+
+class ThreadJob:
+    """A function in the thread pool."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: Future[None] | None = None
+
+    def cancel(self) -> None:
+        if self.future is not None:
+            self.future.cancel()
 
 
 class Host:
@@ -113,6 +126,11 @@ class Host:
                             self.play(run, work, played)
                     elif work[0] == REPLY:
                         self.reply(work)
+                    elif work[0] == ITEM:  # before the reply that ends its stream
+                        stream = self.streams.get(work[1])
+                        if stream is not None:
+                            stream.items.append(work[2])
+                            stream.wake()
                     elif work[0] == START:
                         self.begin(work, played)
                     elif work[0] == CLOSE:
@@ -124,6 +142,9 @@ class Host:
         finally:
             sys.set_asyncgen_hooks(*hooks)
             _set_running_loop(running)
+        # Steps start after the code of their runs is quiescent; the engine goes on meanwhile.
+        if played:
+            self.bridge.hand_back(played)
         if self.steps:
             self.start_steps()
         for work in later:
@@ -131,8 +152,6 @@ class Host:
                 self.start(work)
             except Exception:
                 LOG.exception("a message of the engine was not processed: %r", work[:3])
-        if played:
-            self.bridge.hand_back(played)
 
     def begin(self, work: tuple[Any, ...], played: list[Any]) -> None:
         number = work[1]
@@ -215,11 +234,6 @@ class Host:
             self.cancel_job(work[1])
         elif tag == QUERY:
             self.answer_query(*work[1:])
-        elif tag == ITEM:
-            stream = self.streams.get(work[1])
-            if stream is not None:
-                stream.items.append(work[2])
-                stream.wake()
         elif tag == ENDED:
             self.end()
 
@@ -291,19 +305,23 @@ class Host:
     def finish(self, job: int, is_ok: bool, result: str) -> None:
         """Reports a result, together with the others of this turn of the event loop."""
         self.jobs.pop(job, None)
-        if not self.finished:
-            self.loop.call_soon(self.flush)
         self.finished.append((job, is_ok, result))
+        if not self.jobs:  # the last one: nothing to wait for
+            self.flush()
+        elif len(self.finished) == 1:
+            self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        finished, self.finished = self.finished, []
-        self.bridge.finish(finished)
+        if self.finished:
+            finished, self.finished = self.finished, []
+            self.bridge.finish(finished)
 
     def in_thread(self, job: int, info: StepInfo | None, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         if self.executor is None:
             self.executor = ThreadPoolExecutor(self.max_threads, thread_name_prefix="onward")
+        running = self.jobs[job] = ThreadJob()  # before the start: the thread may end before `submit` returns
         try:
-            self.jobs[job] = self.executor.submit(self.run_plain, job, info, function, args)
+            running.future = self.executor.submit(self.run_plain, job, info, function, args)
         except RuntimeError:  # the interpreter is shutting down: the step runs at the next start
             LOG.debug("the thread pool is closed")
 
@@ -313,7 +331,10 @@ class Host:
         try:
             result = function(*args)
             if isinstance(result, Coroutine):  # of `lambda: fetch(..)`
-                self.loop.call_soon_threadsafe(self.await_result, job, info, result)
+                if self.loop.is_closed():  # the step runs again at the next start
+                    result.close()
+                else:
+                    self.loop.call_soon_threadsafe(self.await_result, job, info, result)
                 return
             text, is_ok = encode(result), True
         except ValueInvalid as error:

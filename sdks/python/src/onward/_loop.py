@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import contextvars
 import sys
-import zlib
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -80,8 +79,8 @@ class Call(_Future[T]):
     args: tuple[Any, ...]
 
     def __hash__(self) -> int:
-        # The order of a set must be the same in every replay.
-        return order_hash(self.run, self.number)
+        # The order of a set must be the same in every replay, and here it is that of the calls.
+        return self.number
 
     def cancel(self, msg: Any = None) -> bool:
         run = self.run
@@ -105,13 +104,11 @@ class TurnTask(asyncio.Task):  # type: ignore[type-arg]
         self.number = number
         super().__init__(coro, **options)
 
+        # Asyncio's set of all tasks is for loops that cancel what is left; tasks of many runs have the same hash in it.
+        asyncio.tasks._unregister_task(self)
+
     def __hash__(self) -> int:
-        return order_hash(self.run, self.number)
-
-
-def order_hash(run: Run, number: int) -> int:
-    """Returns a hash that is the same in every replay, and spreads over the runs of a process."""
-    return zlib.crc32(run.id.encode(errors="replace")) * 0x9E3779B1 + number & 0x7FFF_FFFF_FFFF
+        return self.number
 
 
 class Timer:

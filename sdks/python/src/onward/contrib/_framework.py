@@ -10,10 +10,8 @@ from typing import Any
 
 from .._ctx import Ctx
 from .._definitions import RetryPolicy
-from .._errors import Failure, Stopped
-from .._json import arguments, raw
+from .._errors import Failure, OnwardError, Stopped
 from .._loop import TurnLoop
-from .._native import NativeError
 from .._run import Run
 
 #: Attempts of a model call, and what may be given instead.
@@ -71,10 +69,10 @@ class Deltas:
         self.name = name
 
     def send(self, type: str, **fields: Any) -> None:
-        value = raw({"type": type} | {name: field for name, field in fields.items() if field is not None})
+        value = {"type": type} | {name: field for name, field in fields.items() if field is not None}
         # The run may have been closed; the answer is not lost, because the step runs again elsewhere.
-        with suppress(NativeError, Stopped):
-            self.run.bridge.call(self.run.number, "emit", arguments(name=self.name, value=value))
+        with suppress(OnwardError, Stopped):
+            Ctx(self.run).emit(self.name, value)
 
     def text(self, text: str) -> None:
         if text:

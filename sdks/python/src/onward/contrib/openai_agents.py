@@ -258,7 +258,8 @@ class DurableServer(MCPServer):
 
     def __init__(self, durable: Durable, wrapped: MCPServer) -> None:
         super().__init__()
-        self.__dict__.update({name: value for name, value in vars(wrapped).items() if name not in self.__dict__})
+        for name, value in vars(wrapped).items():
+            setattr(self, name, value)
         self.durable = durable
         self.wrapped = wrapped
 

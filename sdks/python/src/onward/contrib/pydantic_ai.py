@@ -188,5 +188,5 @@ def send(deltas: Deltas, event: ModelResponseStreamEvent) -> None:
             deltas.text(delta.content_delta)
         elif delta.part_delta_kind == "thinking":
             deltas.reasoning(delta.content_delta or "")
-        elif isinstance(delta.args_delta, str):
+        elif delta.part_delta_kind == "tool_call" and isinstance(delta.args_delta, str):
             deltas.tool_call_arguments(delta.tool_call_id, delta.args_delta)
