@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ag_ui;
+mod conformance;
 mod console;
 mod dist;
 mod docs;
@@ -40,7 +41,8 @@ commands:
                         pages (the commands of docs/http.md, and a worker written from docs/protocol.md), sdks, python and
                         typescript (the packages), packages (as they are published, in empty environments), ag-ui (the official
                         client), models (foreign packages and servers), grpc (foreign clients), metrics, openapi (a fuzzer over
-                        HTTP), openapi-clients (generated clients), console (the web console in Chromium)
+                        HTTP), openapi-clients (generated clients), console (the web console in Chromium),
+                        conformance (one list of claims in Rust, Python and TypeScript)
   tidy [--write]        check the rules that no compiler checks; --write updates docs/invariants.md, docs/protocol-types.md
                         and the counts in xtask/src/tidy/prose.txt
   docs                  build the book of docs/ in target/book; fails on broken links and on pages that no list names
@@ -50,7 +52,8 @@ commands:
   torture --minutes N [--store postgres] [--seed S]
                         repeat the crash tests of onward-cli with new seeds for N minutes: one process with its directory, or
                         several servers on one PostgreSQL; S repeats a printed seed. Then run the crash matrix of agents with every
-                        pair of deaths, for at most N minutes for each of its tests
+                        pair of deaths, for at most N minutes for each of its tests, and the conformance programs of all
+                        languages under kill -9
   gen                   print the .proto file and its descriptor from the code of onward-wire
   bench [ARGS]          run onward-bench, optimized for speed, with ARGS
   bench --sdks [--json] [--quick] [--peers]

@@ -1,6 +1,6 @@
 //! Python packages, installed below the target folder from a list with hashes; and the tests of the package `onward`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -35,10 +35,8 @@ const PACKAGE: &str = "sdks/python";
 /// Checks the types of the package `onward` and of its tests, and runs them with the native module and server that were just built.
 pub fn test_package(repository: &Repository) -> Result<()> {
     let binary = sdks::binary(repository)?;
-    // The same features as in the other builds: the engine is not compiled again.
-    run(cargo(repository).args(["build", "--quiet", "--workspace", "--lib", "--examples"]))?;
+    build_native_module(repository)?;
     let folder = repository.root.join(PACKAGE);
-    link_native_module(repository, &folder.join("src/onward"))?;
     let environment = environment(repository, "python-package", &format!("{PACKAGE}/tests/requirements.txt"))?;
     let tool = |name: &str| {
         let mut command = Command::new(environment.join("bin").join(name));
@@ -67,11 +65,13 @@ fn test_frameworks(repository: &Repository, mut pyright: Command, binary: &Path)
     run(tests.env("PYTHONPATH", package.join("src")).env("SCRIPTED_MODEL_URL", &model.url))
 }
 
-/// Puts the library that cargo built where Python imports `onward._native` from.
-fn link_native_module(repository: &Repository, package: &Path) -> Result<()> {
+/// Builds the native module and the examples, and puts the module where Python imports `onward._native` from.
+pub fn build_native_module(repository: &Repository) -> Result<()> {
+    // The same features as in the other builds: the engine is not compiled again.
+    run(cargo(repository).args(["build", "--quiet", "--workspace", "--lib", "--examples"]))?;
     let name = format!("{}onward_python{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let library = repository.target().join("debug").join(name);
-    let module = package.join("_native.abi3.so");
+    let module = repository.root.join(PACKAGE).join("src/onward/_native.abi3.so");
     drop(std::fs::remove_file(&module)); // of an earlier run
     std::os::unix::fs::symlink(&library, &module).with_context(|| format!("cannot link {}", module.display()))
 }

@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
 use crate::{
-    ag_ui, console, docs, grpc, metrics, models, openapi, packages, pages, python, sdks, setup, supply, tidy, typescript,
+    ag_ui, conformance, console, docs, grpc, metrics, models, openapi, packages, pages, python, sdks, setup, supply, tidy,
+    typescript,
 };
 use times::timed_cargo;
 
@@ -43,6 +44,7 @@ const PARTS: &[Part] = &[
     ("python", python::test_package),
     ("typescript", typescript::test),
     ("packages", packages::test),
+    ("conformance", conformance::test),
     ("console", console::test),
     ("ag-ui", ag_ui::test),
     ("models", models::test),

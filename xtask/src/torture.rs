@@ -1,12 +1,13 @@
 //! `cargo xtask torture`: the crash tests for longer, each round with a seed that it prints. First every kill, power loss and
 //! changed byte of the embedded store, of which the suite has a sample; then processes that are killed at random; then random
 //! operations on stores; then long logs, deep trees and wide fans in full size, random programs in large numbers, and mutated
-//! bytes for every decoder; then the crash matrix of agents, with every pair of deaths.
+//! bytes for every decoder; then the crash matrix of agents, with every pair of deaths; then the
+//! conformance programs of all languages.
 
 use anyhow::{Context, Result, bail};
 
 use crate::repository::{Repository, cargo, run};
-use crate::setup;
+use crate::{conformance, setup};
 
 const WANTED: &str = "torture takes --minutes N, and may take --store embedded or --store postgres, and --seed S";
 
@@ -65,5 +66,9 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         run(agents.args(["test", "--package", "onward", "--all-features", "--lib", "agent::explorer::"]))?;
     }
     let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
-    tests(&[&matrix[..], played].concat())
+    tests(&[&matrix[..], played].concat())?;
+    if store == "embedded" {
+        conformance::torture(repository, minutes, seed)?;
+    }
+    Ok(())
 }

@@ -45,6 +45,7 @@ class Run:
         "extras",
         "generation",
         "id",
+        "cancel_failure",
         "is_cancel_delivered",
         "is_closed",
         "is_stopped",
@@ -87,6 +88,8 @@ class Run:
         #: Handlers of queries, updates and compensations, if there are any.
         self.extras: Extras | None = None
         self.is_cancel_delivered = False
+        #: How the run ends if its code throws the cancellation on.
+        self.cancel_failure = '{"message":"canceled","code":"canceled","retryable":false}'
         self.is_stopped = False
         self.is_closed = False
 
@@ -191,6 +194,7 @@ class Run:
         if not is_ok:
             failure = Failure.from_json(loads(result))
             if failure.code == "canceled" and self.read("is_canceled"):
+                self.cancel_failure = result
                 self.deliver_cancel(call)
             elif not call.done():
                 call.set_exception(failure)
@@ -256,7 +260,7 @@ class Run:
         if self.is_stopped or task is None or not task.done():
             return None
         if task.cancelled():
-            return False, '{"message":"canceled","code":"canceled","retryable":false}'
+            return False, self.cancel_failure
         error = task.exception()
         if error is None:
             try:
