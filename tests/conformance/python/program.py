@@ -19,7 +19,6 @@ from onward.agents import Agent, AgentCtx, Done, Next, agent, tool
 STORE, EFFECTS = sys.argv[1:3]
 IS_OLD = "CONFORMANCE_OLD" in os.environ
 BROKEN = os.environ.get("CONFORMANCE_BREAK", "")
-LIFE = int(os.environ.get("CONFORMANCE_LIFE", "0"))
 
 effects = os.open(EFFECTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 workflows: list[Any] = []
@@ -100,7 +99,7 @@ async def race(*calls: Any) -> int:
 
 @kind("once")
 async def once(ctx: Ctx, names: list[str]) -> Any:
-    if BROKEN == "divergence" and LIFE > 0:
+    if BROKEN == "divergence":
         await does(ctx, "new")
     return [await does(ctx, name, f"{name}!" if BROKEN == "result" else name) for name in names]
 
@@ -721,7 +720,7 @@ async def answer(onward: Onward, line: str) -> None:
 
 async def main() -> None:
     options: dict[str, Any] = {"workflows": workflows, "tasks": tasks, "agents": AGENTS, "tools": [lookup]}
-    options |= {"threads": 1, "check_replay": "every"}
+    options |= {"threads": 1, "check_replay": "every", "lease_ms": 3000}
     if model := os.environ.get("CONFORMANCE_MODEL"):
         provider = {"api_format": "openai", "base_url": f"{model}/v1"}
         options["models"] = {"providers": {"p": provider}, "models": {"scripted": {"provider": "p"}}}

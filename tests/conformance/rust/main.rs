@@ -70,7 +70,7 @@ async fn main() -> anyhow::Result<()> {
     EFFECTS.set(effects).expect("it is set once");
     let builder = if store.contains("://") { Onward::connect(store) } else { Onward::embedded(store) };
     let builder = agents::register(code::register(builder))?;
-    let onward = builder.threads(1).check_replay(ReplayCheck::Every).start().await?;
+    let onward = builder.threads(1).lease(secs(3)).check_replay(ReplayCheck::Every).start().await?;
     println!("{{\"ready\": true}}");
     let (client, runtime) = (onward.clone(), tokio::runtime::Handle::current());
     let read = move || {

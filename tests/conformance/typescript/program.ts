@@ -545,7 +545,7 @@ agentKind("asks-model", async (ctx, text: string) => {
   return [reply.text, ctx.entryCount()];
 });
 
-const word = { type: "object", properties: { word: { type: "string" } }, required: ["word"] };
+const word = { type: "object", properties: { word: { type: "string" } }, required: ["word"], additionalProperties: false };
 
 const lookup = tool("lookup", { description: "Looks up a word.", input: word, effect: "pure" }, (args: Any) => {
   mark(args.word, "lookup");
@@ -649,6 +649,7 @@ const options = {
   agents,
   tools: [lookup],
   threads: 1,
+  lease: { seconds: 3 },
   checkReplay: "every" as const,
   models: { providers: { p: { api_format: "openai", base_url: `${model}/v1` } }, models: { scripted: { provider: "p" } } },
 };

@@ -111,6 +111,7 @@ class Host:
     def play_batch(self, batch: list[tuple[Any, ...]]) -> None:
         played: list[tuple[int, tuple[bool, str] | None]] = []
         later: list[tuple[Any, ...]] = []
+        closed: list[int] = []
         runs = self.runs
         hooks = sys.get_asyncgen_hooks()
         running = _get_running_loop()
@@ -134,7 +135,7 @@ class Host:
                     elif work[0] == START:
                         self.begin(work, played)
                     elif work[0] == CLOSE:
-                        self.close_run(work[1])
+                        closed.append(work[1])
                     else:
                         later.append(work)
                 except Exception:  # an error of this package must not lose the other messages
@@ -152,6 +153,14 @@ class Host:
                 self.start(work)
             except Exception:
                 LOG.exception("a message of the engine was not processed: %r", work[:3])
+        # After the queries of the same batch, which the code still answers.
+        if closed:
+            _set_running_loop(self.turns)
+            try:
+                for number in closed:
+                    self.close_run(number)
+            finally:
+                _set_running_loop(running)
 
     def begin(self, work: tuple[Any, ...], played: list[Any]) -> None:
         number = work[1]
