@@ -490,7 +490,7 @@ def page(claims: list[dict[str, Any]], outcomes: dict[tuple[str, ...], Outcome])
             states = {mode: cell(claim["name"], language, mode) for mode in modes}
             holds = [short[mode] for mode in modes if states[mode] == "yes"]
             fails = [short[mode] for mode in modes if states[mode] == "no"]
-            text = "all" if len(holds) == len(modes) else ", ".join(holds) or "no"
+            text = "all" if len(holds) == len(modes) else ", ".join(holds) or "–"
             reason = claim.get("not_in", {}).get(language)
             cells.append(f"no: {reason}" if reason else text + (f"; not: {', '.join(fails)}" if fails else ""))
         lines.append(f"| {claim['says']} | {' | '.join(cells)} |")
