@@ -277,7 +277,7 @@ fn check_typescript(repository: &Repository, tarball: &Path, folder: &Path, prog
         command.current_dir(folder).env_clear().env("HOME", folder).env("PATH", programs).args(arguments);
         command
     };
-    let npm = ["install", "--offline", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
+    let npm = ["install", "--offline", "--no-audit", "--no-fund", "--no-update-notifier", "--ignore-scripts", "--loglevel=error"];
     run(clean("npm", &npm).arg(tarball).stdout(Stdio::null()))?;
     let readme = std::fs::read_to_string(repository.root.join(TYPESCRIPT).join("README.md"))?;
     write(&folder.join("quickstart.ts"), fenced(&readme, "ts")?)?;

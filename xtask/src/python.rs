@@ -1,6 +1,6 @@
 //! Python packages, installed below the target folder from a list with hashes; and the tests of the package `onward`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};

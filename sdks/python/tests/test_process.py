@@ -395,7 +395,7 @@ async def main():
         grown = resident_bytes() - before[0]
         print(f"{grown / 2000:.0f} bytes and {objects / 2000:.2f} objects stay for each run")
         assert objects < 200, "finished runs leave objects"
-        assert grown < 2000 * 4096, "finished runs leave memory"
+        assert grown < 2000 * 6144, "finished runs leave memory"
 asyncio.run(main())
 """
 )

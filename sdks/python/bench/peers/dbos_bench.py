@@ -13,7 +13,8 @@ from figures import median, report  # noqa: E402
 
 RESULT = "x" * 198
 STEP_TIMES: list[float] = []
-DBOS(config={"name": "bench", "system_database_url": sys.argv[1], "log_level": "ERROR"})
+URL = sys.argv[1].replace("postgres://", "postgresql://")
+DBOS(config={"name": "bench", "system_database_url": URL, "log_level": "ERROR"})
 
 
 @DBOS.step()
