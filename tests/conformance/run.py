@@ -481,7 +481,7 @@ def page(claims: list[dict[str, Any]], outcomes: dict[tuple[str, ...], Outcome])
     lines = [
         "# Conformance",
         "",
-        f"The {len(claims)} claims below hold for code in Rust, Python and TypeScript.",
+        f"The {len(claims)} claims below hold for code in Rust, Python and TypeScript, except where the table says where they hold.",
         "`cargo xtask test conformance` plays each with a program in each language, and fails if this page is not the outcome.",
         "",
         "- embedded: in one process with a directory.",
