@@ -481,8 +481,8 @@ def page(claims: list[dict[str, Any]], outcomes: dict[tuple[str, ...], Outcome])
     lines = [
         "# Conformance",
         "",
-        f"The {len(claims)} claims below hold for code in Rust, Python and TypeScript, except where the table says where they hold.",
-        "`cargo xtask test conformance` plays each with a program in each language, and fails if this page is not the outcome.",
+        f"The {len(claims)} claims below hold for code in Rust, Python and TypeScript, except where the table names the languages.",
+        "`cargo xtask conformance` plays each with a program in each language, and fails if this page is not the outcome.",
         "",
         "- embedded: in one process with a directory.",
         "- server: a worker of a server.",
@@ -594,7 +594,7 @@ async def main(options: argparse.Namespace) -> int:
         if options.write:
             PAGE.write_text(text)
         elif not PAGE.exists() or PAGE.read_text() != text:
-            print(f"{PAGE.relative_to(ROOT)} is not up to date: run `cargo xtask test conformance` with ONWARD_WRITE=1")
+            print(f"{PAGE.relative_to(ROOT)} is not up to date: run `cargo xtask conformance` with ONWARD_WRITE=1")
             return 1
     print(f"all {len(claims)} claims hold")
     return 0

@@ -9,8 +9,14 @@ use crate::{python, sdks, typescript};
 
 const FOLDER: &str = "tests/conformance";
 
-/// Plays every claim in every language and mode, and compares docs/guide/conformance.md with the outcome.
+/// Plays every claim in every language: embedded, over a server, and with processes that are killed.
 pub fn test(repository: &Repository) -> Result<()> {
+    run(player(repository)?.args(["--modes", "embedded", "server", "crashes", "--self-test"]))
+}
+
+/// Plays every claim in every mode, also with runs that continue in another language, and compares docs/guide/conformance.md with
+/// the outcome. Takes minutes, because a server keeps the lease of a killed worker for half a minute.
+pub fn whole(repository: &Repository) -> Result<()> {
     let mut player = player(repository)?;
     if std::env::var_os("ONWARD_WRITE").is_some() {
         player.arg("--write");

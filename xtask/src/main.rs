@@ -49,6 +49,8 @@ commands:
   supply                check licenses, sources and duplicate versions of third-party crates against deny.toml, without a network
   dist [FOLDER]         build the release binary, the wheel for Python and the npm package, with lists of their contents (CycloneDX)
                         and checksums, in target/dist or FOLDER; installs the packages without Rust and runs their quickstarts
+  conformance           play the claims also with runs that continue in another language, and compare docs/guide/conformance.md
+                        with the outcome; with ONWARD_WRITE=1 write it
   torture --minutes N [--store postgres] [--seed S]
                         repeat the crash tests of onward-cli with new seeds for N minutes: one process with its directory, or
                         several servers on one PostgreSQL; S repeats a printed seed. Then run the crash matrix of agents with every
@@ -88,6 +90,7 @@ fn chore(arguments: &[&str]) -> Result<()> {
         ["supply"] => supply::check(&repository),
         ["dist"] => dist::build(&repository, &repository.target().join("dist")),
         ["dist", folder] => dist::build(&repository, std::path::Path::new(folder)),
+        ["conformance"] => conformance::whole(&repository),
         ["torture", options @ ..] => torture::run_for(&repository, options),
         ["gen"] => {
             let mut generate = cargo(&repository);
