@@ -186,7 +186,7 @@ error_table! {
     RunExists "run_exists" 409 Fail "The id belongs to a run with another kind or input"
         => "use another id, or start with the same kind and input to get the existing run";
     RunClosed "run_closed" 409 Fail "The run has ended"
-        => "start a new run; a closed run accepts no input";
+        => "a closed run takes no more inputs; start a new one";
     RunPaused "run_paused" 409 Fail "The run is paused, so its worker could not commit"
         => "see the reason with `onward run show`, then continue it with `onward run resume`";
     BudgetExhausted "budget_exhausted" 409 Fail "The run has exhausted its budget; the message names the limit"
@@ -214,7 +214,7 @@ error_table! {
     AttributeInvalid "attribute_invalid" 400 Fail "An attribute is too long, or there are too many"
         => "keep data in the input or the state; attributes are for finding runs";
     WaitAbandoned "wait_abandoned" 409 Fail "The run no longer waits for this approval or promise"
-        => "see `onward run show` for what the run waits for; nothing was decided";
+        => "nothing was decided; see `onward run show` for what the run waits for";
     MessageInvalid "message_invalid" 400 Fail "A gRPC message cannot be decoded"
         => "see the .proto file, which reflection serves";
     MessageEmpty "message_empty" 400 Fail "A message to an agent is empty"
@@ -259,7 +259,7 @@ error_table! {
     IdTaken "id_taken" 409 Fail "The signal, update, decision or resolution id was used before with other content"
         => "use another id for different content; the recorded content stands";
     SignalLost "signal_lost" 409 Fail "The approval or promise was already answered, or its deadline passed"
-        => "read the first answer with `onward run show`; this one was not recorded";
+        => "the first answer stands; this one was not recorded";
     WaitNotFound "wait_not_found" 404 Fail "There is no such approval or promise"
         => "list the open approvals with `onward approval list`";
     CallIdInvalid "call_id_invalid" 400 Fail "The text is not the id of an approval, promise or task"
@@ -278,9 +278,9 @@ error_table! {
         => "read the handler's code and message with `error.failure()`; the run continues";
     // Values and names
     NameInvalid "name_invalid" 400 Fail "A name, run id or namespace is invalid"
-        => "use 1 to 255 bytes of UTF-8 without control characters";
+        => "1 to 255 bytes of UTF-8 without control characters";
     IdInvalid "id_invalid" 400 Fail "A signal, decision, resolution or update id, or a decider, is invalid"
-        => "use 1 to 255 bytes of UTF-8 without control characters";
+        => "1 to 255 bytes of UTF-8 without control characters";
     TextTooLong "text_too_long" 400 Fail "A reason, feedback or pause message is too long"
         => "keep long texts elsewhere and pass a reference";
     ContextMisused "context_misused" 409 Fail "Code in another language used the context of a workflow outside of its run's code"
