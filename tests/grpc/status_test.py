@@ -103,7 +103,7 @@ class Story(unittest.TestCase):
             "run_not_found",
             lambda: self.reader.ReadRun(pb.RunRequest(run=run_key("no-such-run"))),
         )
-        self.assertEqual(problem.advice, pb.ADVICE_TELL_CALLER)
+        self.assertEqual(problem.advice, pb.ADVICE_FAIL)
         # One of another namespace is not there either.
         other = pb.RunRequest(run=run_key("no-such-run", "other"))
         self.refusal(grpc.StatusCode.NOT_FOUND, "run_not_found", lambda: self.reader.ReadRun(other))
