@@ -65,7 +65,7 @@ test("refusals have their code and their details", async () => {
   const id = `taken-${randomUUID()}`;
   await start(id);
   const missing = await refusal(Code.NotFound, "run_not_found", () => reader.readRun({ run: runKey("no-such-run") }));
-  assert.equal(missing.advice, Advice.TELL_CALLER);
+  assert.equal(missing.advice, Advice.FAIL);
   await refusal(Code.AlreadyExists, "run_exists", () => start(id, 2));
   await refusal(Code.InvalidArgument, "message_invalid", () => owner.startRun({ kind: "order", input: payload(1) }));
   const bad = { data: new TextEncoder().encode("{bad") };
