@@ -35,7 +35,7 @@ async fn question(run: &RunHandle<String>) -> anyhow::Result<String> {
 
 fn decide(by: &str, approved: bool, feedback: &str) -> Decide {
     let (decided_by, decision_id) = (Some(by.to_owned()), format!("click of {by}"));
-    Decide { approved, feedback: Some(feedback.to_owned()), decided_by, decision_id }
+    Decide { approved, feedback: Some(feedback.to_owned()), decided_by, answer: None, decision_id }
 }
 
 #[tokio::main]

@@ -22,6 +22,8 @@ mod documents {
     mod testing {}
     #[doc = include_str!("../docs/guide/versions.md")]
     mod versions {}
+    #[doc = include_str!("../docs/guide/middleware.md")]
+    mod middleware {}
     #[doc = include_str!("../docs/guide/cancellation.md")]
     mod cancellation {}
     #[doc = include_str!("../docs/guide/remote.md")]

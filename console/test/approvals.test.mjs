@@ -73,6 +73,54 @@ test("two people who decide at once are harmless: the second learns of the first
   await closePage(second);
 });
 
+test("an approval with a schema has a form, and what the server refuses is shown at its field", async () => {
+  await server.start("payment", "payment-1", { title: "Pay the invoice?" });
+  const page = await openPage(server.url, { hash: "#/approvals" });
+  await card(page, "Pay the invoice?").getByRole("button", { name: "Approve" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Amount in cents").fill("4200");
+  await dialog.getByLabel("Account").selectOption("savings");
+  await dialog.getByLabel("Transfer today").check();
+  // The browser knows the pattern of a text, but not how many lines there must be.
+  await dialog.getByLabel("Note").fill("Paid late");
+  await dialog.getByRole("button", { name: "Approve" }).click();
+  await dialog.locator(".fieldset", { hasText: "Invoice lines" }).locator(".field-error").waitFor();
+  assert.equal((await server.api("GET", "/v1/runs/payment-1")).status, "waiting", "nothing is decided");
+  await dialog.locator(".fieldset", { hasText: "Invoice lines" }).getByRole("button", { name: "Add" }).click();
+  await dialog.getByLabel("Invoice lines 1", { exact: true }).fill("42.5");
+  await dialog.locator(".fieldset", { hasText: "Payee" }).getByLabel("name").fill("Ada");
+  await dialog.getByLabel("Anything else").fill('{"big": 12345678901234567890}');
+  await screenshot(page, "approval-form");
+  await assertAccessible(page, "the form of an answer");
+  await dialog.getByText("The same from a shell").click();
+  assert.match(await dialog.getByLabel("command line", { exact: true }).innerText(), /--approve --answer /);
+  await dialog.getByRole("button", { name: "Approve" }).click();
+  await page.getByText("Approved: Pay the invoice?").waitFor();
+  const view = await server.until("payment-1", "completed");
+  const { more: _, ...rest } = view.outcome.output.json;
+  assert.deepEqual(rest, { amount: 4200, account: "savings", urgent: true, note: "Paid late", lines: [42.5], payee: { name: "Ada" } });
+  const events = await (await fetch(`${server.url}/v1/runs/payment-1/events`)).text();
+  assert.match(events, /12345678901234567890/, "numbers that a double cannot hold are sent exactly");
+  assertClean(page);
+  await closePage(page);
+});
+
+test("a denial of an approval with a schema needs no answer, also from the page of its run", async () => {
+  await server.start("payment", "payment-2", { title: "Pay again?" });
+  await server.until("payment-2", "waiting");
+  const page = await openPage(server.url, { hash: "#/runs/payment-2" });
+  await page.getByRole("button", { name: "Decide" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Amount in cents").waitFor();
+  await dialog.getByRole("button", { name: "Approve" }).click();
+  await dialog.locator(".field-error").first().waitFor();
+  await dialog.getByRole("button", { name: "Deny" }).click();
+  const view = await server.until("payment-2", "completed");
+  assert.deepEqual(view.outcome, { output: { json: "rejected" } });
+  assertClean(page);
+  await closePage(page);
+});
+
 test("a decision is made by keys, and on a phone", async () => {
   await refund("refund-4", "Refund by keys?", { show: { cents: 2 } });
   const page = await openPage(server.url, { hash: "#/approvals", viewport: PHONE, hasTouch: true });

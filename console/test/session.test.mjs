@@ -25,6 +25,7 @@ before(async () => {
   worker = new TestWorker(server.url, { workflows, tasks, key: secret("worker") }).start();
   await server.start("refund", "refund-1", { title: "Refund?" }, {}, secret("ada"));
   await server.start("waiter", "waiter-1", null, {}, secret("ada"));
+  await server.api("PUT", "/v1/flows/greet", { document: "flow: greet\nsteps: [{ name: ask, approval: Greet? }]" }, secret("ada"));
 });
 
 after(async () => {
@@ -74,12 +75,18 @@ test("each scope has the actions it permits", async () => {
     const approve = page.getByRole("button", { name: "Approve" });
     await approve.waitFor();
     assert.equal(await approve.isEnabled(), mayDecide, `${name} decides`);
+    await page.goto(`${server.url}/#/flows/greet`);
+    await page.getByRole("heading", { name: "Graph" }).waitFor();
+    assert.equal(await page.getByRole("link", { name: "Start a run" }).count(), mayStart ? 1 : 0, `${name} starts a flow`);
     await closePage(page);
   }
 });
 
 test("a key without the scope read gets a page that says so", async () => {
   const page = await signIn("blind");
+  await page.getByText("This key may not do that").waitFor();
+  await page.goto(`${server.url}/#/flows`);
+  await page.getByRole("heading", { name: "Flows", level: 1 }).waitFor();
   await page.getByText("This key may not do that").waitFor();
   await closePage(page);
 });

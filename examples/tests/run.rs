@@ -75,6 +75,19 @@ fn saga_undoes_latest_first() {
 }
 
 #[test]
+fn middleware_limits_redacts_and_measures() {
+    let expected = [
+        "the code sees the card `[redacted]`",
+        "mailed ada about card **** 1111",
+        "ada paid 2100 cents",
+        "the third charge waited: true",
+        "the log has the card: false",
+        "attempts measured: 4",
+    ];
+    check("middleware", &expected);
+}
+
+#[test]
 fn fan_out_keeps_the_order_of_the_calls() {
     check("fan-out", &["1 of 20 checks failed", "first: city-1: 6 letters, last: city-20: 7 letters"]);
 }
@@ -156,4 +169,9 @@ fn a_long_conversation_is_summarized() {
 #[test]
 fn an_agent_and_a_workflow_use_each_other() {
     check("agent-workflow", &["(charging for a teapot)", "filed as Done: place_order says: ordered a teapot: paid 12.50"]);
+}
+
+#[test]
+fn a_flow_searches_in_parallel_and_publishes_what_a_person_approves() {
+    check("flow-research", &["(searching for", "(searching for", "a person decides: review", "published: \"Tea grows on hills"]);
 }

@@ -7,7 +7,7 @@ export class Problem extends Error {
     readonly code: string,
     readonly detail: string,
     readonly hint: string | null,
-    /** Violations of the input's schema, with `input_invalid`. */
+    /** Violations of a schema, with `input_invalid` and `answer_invalid`. */
     readonly violations: Violation[] = [],
   ) {
     super(detail);

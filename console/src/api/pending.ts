@@ -81,6 +81,8 @@ export interface TimelineCall {
   deadline: string | null;
   input: S["Payload"] | null;
   abandoned: boolean;
+  /** The run whose recorded result the call has. */
+  memo_from?: string | null;
 }
 
 export interface Timeline {

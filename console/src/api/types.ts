@@ -347,6 +347,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/flows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List flows */
+        get: operations["listFlows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/flows/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show the versions of a flow */
+        get: operations["getFlow"];
+        /** Store a document as the current version of a flow */
+        put: operations["putFlow"];
+        post?: never;
+        /** Delete a flow with all its versions */
+        delete: operations["deleteFlow"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/flows/{id}/graph": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Draw the graph of a flow */
+        get: operations["getFlowGraph"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/import": {
         parameters: {
             query?: never;
@@ -399,6 +452,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/kinds/{id}/defaults": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show the defaults of a kind */
+        get: operations["getKindDefaults"];
+        /** Replace the live defaults of a kind; without options they are removed */
+        put: operations["putKindDefaults"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/live": {
         parameters: {
             query?: never;
@@ -410,6 +481,23 @@ export interface paths {
         get: operations["watchRuns"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/memos/invalidate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Invalidate memos by key or by prefix: calls that begin later compute again */
+        post: operations["invalidateMemos"];
         delete?: never;
         options?: never;
         head?: never;
@@ -702,6 +790,23 @@ export interface paths {
         put?: never;
         /** Fork a run: start a new run from a point of its log */
         post: operations["forkRun"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{id}/graph": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Draw the graph of a run's flow, with what the run has done */
+        get: operations["getRunGraph"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1262,6 +1367,8 @@ export interface components {
         };
         /** @description Open approval. */
         Approval: {
+            /** @description JSON schema of the answer that an approving decision needs; null if it needs none. */
+            answer_schema: components["schemas"]["Payload"] | null;
             /** Format: date-time */
             deadline: string | null;
             deciders: string[];
@@ -1277,6 +1384,8 @@ export interface components {
             title: string;
         };
         ApprovalDecidedEvent: {
+            /** @description The structured answer, if the approval requires one and was approved. */
+            answer?: components["schemas"]["Payload"] | null;
             approved: boolean;
             call_id: string;
             decided_by: string | null;
@@ -1294,6 +1403,8 @@ export interface components {
             missing_databases?: string[];
         };
         ApprovalRequestedEvent: {
+            /** @description The JSON schema of the answer that an approving decision needs; `None` if it needs none. */
+            answer_schema?: components["schemas"]["Payload"] | null;
             /** @description A hash of data beyond `show` that the decision is bound to: a request with another hash is another request. */
             bound_to?: string | null;
             call_id: string;
@@ -1314,6 +1425,7 @@ export interface components {
         };
         /** @description The run requests an approval */
         ApprovalRequestedFrame: {
+            answer_schema: components["schemas"]["Payload"] | null;
             at: components["schemas"]["Time"];
             deadline: components["schemas"]["Time"] | null;
             deciders: string[];
@@ -1438,7 +1550,7 @@ export interface components {
             since: string;
         };
         /** @enum {string} */
-        AwaitedKind: "signal" | "approval" | "promise" | "timer" | "task" | "child" | "update";
+        AwaitedKind: "signal" | "approval" | "promise" | "timer" | "task" | "child" | "update" | "memo";
         /** @description Runs per batch; 0 and the default are 100 */
         BatchLimit: number;
         /** @description What a pending run, or a task that the run waits for, is blocked on. */
@@ -1701,6 +1813,8 @@ export interface components {
         /** @enum {string} */
         CallType: "step" | "task" | "model" | "tool" | "timer" | "signal" | "approval" | "promise" | "child" | "update";
         CancelRequestedEvent: {
+            /** @description The deadline of the run has passed; nothing else requested it. */
+            is_deadline?: boolean;
             reason: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1725,6 +1839,26 @@ export interface components {
             updates?: components["schemas"]["UpdateReceived"][];
             /** @description The version with which an agent continues after a checkpoint, set by the worker that made it; `None` keeps the current one. */
             version?: string | null;
+        };
+        /** @description The part of a run's head that only cells have. */
+        CellHead: {
+            /** @description The memo was invalidated since the owner got it: its value is not used. */
+            is_stale: boolean;
+            memo: components["schemas"]["MemoCell"];
+            /** @description The call that computes the value (MM1). */
+            owner: components["schemas"]["MemoCaller"] | null;
+            /** @description Set once the cell is closed with a value. */
+            value: components["schemas"]["CellValue"] | null;
+            /** @description The calls that wait, in the order of their requests. */
+            waiters: components["schemas"]["Waiter"][];
+        };
+        /** @description The origin of a cell's value; the value itself is the output of the cell. */
+        CellValue: {
+            /** Format: date-time */
+            computed_at: string;
+            from: components["schemas"]["MemoCaller"];
+            /** Format: uint64 */
+            ttl_ms: number;
         };
         /** @description The state that closes a segment of an agent's log and begins the next one. */
         Checkpoint: {
@@ -1906,12 +2040,23 @@ export interface components {
             tasks?: number;
         };
         Decide: {
+            /** @description The answer, if the approval has an `answer_schema`; only with `approved`. */
+            answer?: components["schemas"]["Any"];
             approved: boolean;
             decided_by?: components["schemas"]["Name"];
             /** @description Idempotency key: a repeat with the same id is the same decision; another id is refused. */
             decision_id: components["schemas"]["Name"];
             feedback?: components["schemas"]["LongText"];
         };
+        /** @description Defaults by kind, each kind's in order of precedence. */
+        DefaultsReply: {
+            defaults: components["schemas"]["SourcedDefaults"][];
+        };
+        /**
+         * @description Where defaults were set, in order of precedence.
+         * @enum {string}
+         */
+        DefaultsSource: "live" | "settings" | "registered";
         DeletedRun: {
             /** Format: date-time */
             deleted_at: string;
@@ -1946,6 +2091,8 @@ export interface components {
             signal?: components["schemas"]["SendSignal"];
         };
         DriveDecision: {
+            /** @description The answer, if the approval has an `answer_schema`; only with `approved`. */
+            answer?: components["schemas"]["Any"];
             approved: boolean;
             decided_by?: components["schemas"]["Name"];
             decision_id: components["schemas"]["Name"];
@@ -2079,9 +2226,9 @@ export interface components {
          * @description Stable error code; docs/errors describes each
          * @enum {string}
          */
-        ErrorCode: "answer_failed" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shut_down" | "signal_lost" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
+        ErrorCode: "answer_failed" | "answer_invalid" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attempt_rate_limited" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "defaults_invalid" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "flow_changed" | "flow_in_use" | "flow_invalid" | "flow_not_found" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "memo_key_invalid" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "output_invalid" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schedule_invalid" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shut_down" | "signal_invalid" | "signal_lost" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_abandoned" | "update_invalid" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
         /** @description One fact in a log. */
-        Event: components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["AttributeSetEvent"] | components["schemas"]["BranchRequestedEvent"] | components["schemas"]["BudgetSetEvent"] | components["schemas"]["CallAdoptedEvent"] | components["schemas"]["CancelRequestedEvent"] | components["schemas"]["ChildAwaitedEvent"] | components["schemas"]["ChildCanceledEvent"] | components["schemas"]["ChildCompletedEvent"] | components["schemas"]["ChildFailedEvent"] | components["schemas"]["ChildSettledEvent"] | components["schemas"]["ChildStartedEvent"] | components["schemas"]["EntryAppendedEvent"] | components["schemas"]["ExternalAppendedEvent"] | components["schemas"]["PromiseCreatedEvent"] | components["schemas"]["PromiseResolvedEvent"] | components["schemas"]["ResultRequestedEvent"] | components["schemas"]["RetryRequestedEvent"] | components["schemas"]["RunCanceledEvent"] | components["schemas"]["RunCompletedEvent"] | components["schemas"]["RunContinuedEvent"] | components["schemas"]["RunFailedEvent"] | components["schemas"]["RunForkedEvent"] | components["schemas"]["RunPausedEvent"] | components["schemas"]["RunResumedEvent"] | components["schemas"]["RunStartedEvent"] | components["schemas"]["RunSuspendedEvent"] | components["schemas"]["SegmentAbandonedEvent"] | components["schemas"]["SignalAwaitedEvent"] | components["schemas"]["SignalConsumedEvent"] | components["schemas"]["SignalReceivedEvent"] | components["schemas"]["SignalSentEvent"] | components["schemas"]["StateClearedEvent"] | components["schemas"]["StateSetEvent"] | components["schemas"]["StepCompletedEvent"] | components["schemas"]["StepFailedEvent"] | components["schemas"]["TaskAttemptEndedEvent"] | components["schemas"]["TaskAttemptedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskScheduledEvent"] | components["schemas"]["TerminateRequestedEvent"] | components["schemas"]["TimerFiredEvent"] | components["schemas"]["TimerStartedEvent"] | components["schemas"]["UpdateAnsweredEvent"] | components["schemas"]["UpdateReceivedEvent"] | components["schemas"]["VersionChosenEvent"] | components["schemas"]["WaitCanceledEvent"];
+        Event: components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["AttributeSetEvent"] | components["schemas"]["BranchRequestedEvent"] | components["schemas"]["BudgetSetEvent"] | components["schemas"]["CallAdoptedEvent"] | components["schemas"]["CancelRequestedEvent"] | components["schemas"]["ChildAwaitedEvent"] | components["schemas"]["ChildCanceledEvent"] | components["schemas"]["ChildCompletedEvent"] | components["schemas"]["ChildFailedEvent"] | components["schemas"]["ChildSettledEvent"] | components["schemas"]["ChildStartedEvent"] | components["schemas"]["EntryAppendedEvent"] | components["schemas"]["ExternalAppendedEvent"] | components["schemas"]["MemoAnsweredEvent"] | components["schemas"]["MemoAskedEvent"] | components["schemas"]["MemoInvalidatedEvent"] | components["schemas"]["MemoReleasedEvent"] | components["schemas"]["MemoRequestedEvent"] | components["schemas"]["MemoReturnedEvent"] | components["schemas"]["MemoSettledEvent"] | components["schemas"]["MemoStoredEvent"] | components["schemas"]["PromiseCreatedEvent"] | components["schemas"]["PromiseResolvedEvent"] | components["schemas"]["ResultRequestedEvent"] | components["schemas"]["RetryRequestedEvent"] | components["schemas"]["RunCanceledEvent"] | components["schemas"]["RunCompletedEvent"] | components["schemas"]["RunContinuedEvent"] | components["schemas"]["RunFailedEvent"] | components["schemas"]["RunForkedEvent"] | components["schemas"]["RunPausedEvent"] | components["schemas"]["RunResumedEvent"] | components["schemas"]["RunStartedEvent"] | components["schemas"]["RunSuspendedEvent"] | components["schemas"]["SegmentAbandonedEvent"] | components["schemas"]["SignalAwaitedEvent"] | components["schemas"]["SignalConsumedEvent"] | components["schemas"]["SignalReceivedEvent"] | components["schemas"]["SignalSentEvent"] | components["schemas"]["StateClearedEvent"] | components["schemas"]["StateSetEvent"] | components["schemas"]["StepCompletedEvent"] | components["schemas"]["StepFailedEvent"] | components["schemas"]["TaskAttemptEndedEvent"] | components["schemas"]["TaskAttemptedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskScheduledEvent"] | components["schemas"]["TerminateRequestedEvent"] | components["schemas"]["TimerFiredEvent"] | components["schemas"]["TimerStartedEvent"] | components["schemas"]["UpdateAnsweredEvent"] | components["schemas"]["UpdateReceivedEvent"] | components["schemas"]["VersionChosenEvent"] | components["schemas"]["WaitCanceledEvent"];
         /** @description Page of a log. */
         EventPage: {
             events: components["schemas"]["LoggedEvent"][];
@@ -2242,6 +2389,35 @@ export interface components {
         };
         /** @enum {string} */
         Flag: "true" | "false";
+        /** @description Flows by name, or the versions of one, newest first. */
+        FlowsReply: {
+            flows: components["schemas"]["FlowVersion"][];
+        };
+        /** @description One version of a flow. */
+        FlowVersion: {
+            /** Format: date-time */
+            applied_at: string;
+            document: string | null;
+            flow: string;
+            /** @description New runs are pinned to the current version. */
+            is_current: boolean;
+            /**
+             * Format: uint64
+             * @description The number of open runs that are pinned to it.
+             */
+            open_runs: number;
+            /** @description Derived from the content of the document. */
+            version: string;
+        };
+        /** @description A problem of a document that does not prevent its use. */
+        FlowWarning: {
+            code: string;
+            /** Format: uint32 */
+            column: number;
+            /** Format: uint32 */
+            line: number;
+            message: string;
+        };
         /** @description The origin of a fork. */
         ForkedFrom: {
             /** Format: uint32 */
@@ -2298,6 +2474,8 @@ export interface components {
         FrameTaskState: "queued" | "leased" | "quarantined";
         Generation: number;
         Goodbye: Record<string, never>;
+        /** @enum {string} */
+        GraphFormat: "svg" | "mermaid";
         Heartbeat: {
             /**
              * Format: uint64
@@ -2378,10 +2556,58 @@ export interface components {
                 path: string;
             }[];
         };
+        InvalidateMemos: {
+            /** @description The key of one memo. */
+            key?: string;
+            /** @description The beginning of the keys of all memos to invalidate; instead of `key`. */
+            prefix?: string;
+            /** @description A run of the tree whose memos are meant; without it, memos of the namespace are. */
+            run?: components["schemas"]["Name"];
+        };
+        /** @description The number of memos that were invalidated. */
+        InvalidateMemosReply: {
+            /** Format: uint64 */
+            invalidated: number;
+        };
         Kind: {
             kind: string;
             type: components["schemas"]["KindType"];
             versions: components["schemas"]["KindVersion"][];
+        };
+        /** @description Options of the tasks or runs of a kind. An option that is absent has no default of its own. */
+        KindDefaults: {
+            /**
+             * Format: uint64
+             * @description The maximum duration of one attempt.
+             */
+            attempt_timeout_ms?: number | null;
+            /**
+             * Format: uint64
+             * @description The deadline of runs, after their start.
+             */
+            deadline_ms?: number | null;
+            /**
+             * Format: uint64
+             * @description The maximum time between two heartbeats of an attempt.
+             */
+            heartbeat_timeout_ms?: number | null;
+            /**
+             * Format: int32
+             * @description Higher goes first.
+             */
+            priority?: number | null;
+            queue?: string | null;
+            /**
+             * Format: uint64
+             * @description The maximum wait for the first attempt.
+             */
+            queued_timeout_ms?: number | null;
+            retry?: components["schemas"]["RetryPolicy"] | null;
+            /**
+             * Format: uint64
+             * @description The maximum duration of all attempts and the delays between them.
+             */
+            total_timeout_ms?: number | null;
         };
         KindList: {
             kinds: components["schemas"]["Kind"][];
@@ -2390,12 +2616,17 @@ export interface components {
         KindOffer: {
             /** @description The version that new runs are pinned to. */
             current?: string | null;
+            /** @description Options of its calls that a call does not set itself. */
+            defaults?: components["schemas"]["KindDefaults"] | null;
             /** @description JSON schemas, as JSON: for the current version, and for runs without one. */
             input_schema?: components["schemas"]["Payload"] | null;
             /** @description Only other runs may start runs of this kind, not callers. */
             is_internal?: boolean;
             kind: string;
             output_schema?: components["schemas"]["Payload"] | null;
+            /** @description Schemas of the signals and updates that callers send to its runs. */
+            signals?: components["schemas"]["NamedSchema"][];
+            updates?: components["schemas"]["NamedSchema"][];
             /** @description Schemas of other versions; a version that is not listed has none. */
             version_schemas?: components["schemas"]["VersionSchemas"][];
             /** @description The empty text stands for runs without a version. */
@@ -2410,6 +2641,14 @@ export interface components {
             output_schema: components["schemas"]["Any"];
             /** Format: date-time */
             registered_at: string | null;
+            /** @description JSON Schemas of the signals of its runs, by name. */
+            signals: {
+                [key: string]: components["schemas"]["Any"];
+            };
+            /** @description JSON Schemas of the updates of its runs, by name. */
+            updates: {
+                [key: string]: components["schemas"]["Any"];
+            };
             /** @description Null for runs without a version. */
             version: string | null;
             /**
@@ -2592,8 +2831,171 @@ export interface components {
         };
         /** @description At most 65536 bytes */
         LongText: string;
+        /** @description The answer of a cell: a recorded result, or the request to compute it. */
+        MemoAnsweredEvent: {
+            call_id: string;
+            cell: string;
+            /** @description The incarnation of the cell that the call computes for; without it and without a hit, the call computes for itself. */
+            grant?: string | null;
+            hit?: components["schemas"]["MemoHit"] | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "memo_answered";
+        };
+        /** @description At a cell: a call requests the value. */
+        MemoAskedEvent: {
+            by: components["schemas"]["MemoCaller"];
+            cell: components["schemas"]["MemoCell"];
+            /** Format: uint64 */
+            ttl_ms: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "memo_asked";
+            /** @description The incarnation of the cell for whose value the call has waited: it has that value, however old it is. */
+            waited_for?: string | null;
+        };
+        /** @description A call that waits for a cell or computes for it. */
+        MemoCaller: {
+            call_id: string;
+            /** Format: uint32 */
+            generation: number;
+            /** @description The incarnation of the run (see `RunHead::incarnation`). */
+            incarnation?: string | null;
+            run: components["schemas"]["RunKey"];
+        };
+        /**
+         * @description The kind of a call with a memo.
+         * @enum {string}
+         */
+        MemoCallType: "step" | "task";
+        /** @description The memo that a cell keeps. */
+        MemoCell: {
+            key: string;
+            scope: components["schemas"]["MemoScope"];
+            /** @description The root run of the tree that shares the memo. */
+            tree?: string | null;
+        };
+        /** @description A recorded result. */
+        MemoHit: {
+            /** Format: date-time */
+            computed_at: string;
+            /** @description The run that recorded it, and its call. */
+            from: string;
+            from_call: string;
+            output: components["schemas"]["Payload"];
+        };
+        /** @description At a cell: the value that is being computed is not to be used again. */
+        MemoInvalidatedEvent: {
+            reason: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "memo_invalidated";
+        };
+        /** @description The code no longer waits for the memo, or has dropped the call that computes it. */
+        MemoReleasedEvent: {
+            call_id: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "memo_released";
+        };
+        /** @description A call whose result may be that of an equal call of another run. The step or task follows if it is not. */
+        MemoRequested: {
+            call_id: string;
+            /** @description The key was derived from the content of the call. Outside the encryption boundary its hash is a keyed one. */
+            is_derived?: boolean;
+            key: string;
+            /** @description The name of the step or the kind of the task. */
+            name: string;
+            of_type: components["schemas"]["MemoCallType"];
+            scope: components["schemas"]["MemoScope"];
+            /** @description The key as the code derived it, if payloads are encrypted. */
+            sealed_key?: components["schemas"]["Payload"] | null;
+            /**
+             * Format: uint64
+             * @description The time for which a result is used.
+             */
+            ttl_ms: number;
+        };
+        /** @description A call whose result may be that of an equal call of another run. The step or task follows if it is not. */
+        MemoRequestedEvent: {
+            call_id: string;
+            /** @description The key was derived from the content of the call. Outside the encryption boundary its hash is a keyed one. */
+            is_derived?: boolean;
+            key: string;
+            /** @description The name of the step or the kind of the task. */
+            name: string;
+            of_type: components["schemas"]["MemoCallType"];
+            scope: components["schemas"]["MemoScope"];
+            /** @description The key as the code derived it, if payloads are encrypted. */
+            sealed_key?: components["schemas"]["Payload"] | null;
+            /**
+             * Format: uint64
+             * @description The time for which a result is used.
+             */
+            ttl_ms: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "memo_requested";
+        };
+        /** @description At a cell: the call no longer waits, or ends without a value. */
+        MemoReturnedEvent: {
+            by: components["schemas"]["MemoCaller"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "memo_returned";
+        };
+        /**
+         * @description The runs that share a memo.
+         * @enum {string}
+         */
+        MemoScope: "namespace" | "tree";
+        /** @description At a cell: the owner has a value. The log has it in the following event only. */
+        MemoSettledEvent: {
+            by: components["schemas"]["MemoCaller"];
+            /**
+             * Format: date-time
+             * @description When the owner recorded it.
+             */
+            computed_at: string;
+            output?: components["schemas"]["Payload"] | null;
+            /** Format: uint64 */
+            ttl_ms: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "memo_settled";
+        };
+        /** @description The result of a call that computed for a cell. */
+        MemoStoredEvent: {
+            call_id: string;
+            cell: string;
+            output: components["schemas"]["Payload"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "memo_stored";
+        };
         /** @description 1 to 255 bytes without control characters */
         Name: string;
+        /** @description The JSON schema of a signal or update. */
+        NamedSchema: {
+            name: string;
+            schema: components["schemas"]["Payload"];
+        };
         NamespaceName: string;
         /** @enum {string} */
         NotClaimedReason: "held" | "waiting" | "paused" | "closed";
@@ -2604,6 +3006,14 @@ export interface components {
         OnParentClose: "cancel" | "terminate" | "abandon";
         /** @enum {string} */
         OpenChildren: "await" | "restart";
+        /** @description A call that waits for a cell, or owns it. */
+        OpenMemo: {
+            /** Format: uint64 */
+            at: number;
+            /** @description The incarnation of the cell that the call owns. */
+            grant?: string | null;
+            requested: components["schemas"]["MemoRequested"];
+        };
         OpenTask: {
             /** Format: uint32 */
             attempt: number;
@@ -2752,6 +3162,55 @@ export interface components {
             bytes: number;
             /** @description The SHA-256 of the bytes in hex, by which messages refer to them. */
             hash: string;
+        };
+        PutDefaults: {
+            /**
+             * Format: uint64
+             * @description The maximum duration of one attempt.
+             */
+            attempt_timeout_ms?: number;
+            /**
+             * Format: uint64
+             * @description The deadline of runs, after their start.
+             */
+            deadline_ms?: number;
+            /**
+             * Format: uint64
+             * @description The maximum time between two heartbeats of an attempt.
+             */
+            heartbeat_timeout_ms?: number;
+            /**
+             * Format: int32
+             * @description Higher priorities first.
+             */
+            priority?: number;
+            queue?: components["schemas"]["Name"];
+            /**
+             * Format: uint64
+             * @description The maximum wait for the first attempt.
+             */
+            queued_timeout_ms?: number;
+            /** @description Maximum number of attempts, or a retry policy. */
+            retry?: number | components["schemas"]["Retry"];
+            /**
+             * Format: uint64
+             * @description The maximum duration of all attempts and the delays between them.
+             */
+            total_timeout_ms?: number;
+        };
+        PutFlow: {
+            /** @description The document, YAML or JSON. */
+            document: string;
+            /** @description Only check the document. */
+            dry_run?: boolean;
+            /** @description The version that must be the current one; an empty text if the flow must not exist yet. */
+            expected?: string;
+        };
+        PutFlowReply: {
+            flow: components["schemas"]["FlowVersion"];
+            /** @description The version is new, or was not the current one. */
+            is_changed: boolean;
+            warnings: components["schemas"]["FlowWarning"][];
         };
         QueryAnswer: {
             outcome: components["schemas"]["RunOutcome"];
@@ -3042,6 +3501,11 @@ export interface components {
             budget: components["schemas"]["Budget"] | null;
             /** Format: date-time */
             created_at: string;
+            /**
+             * Format: date-time
+             * @description Time at which it is canceled; later by the time that it is paused.
+             */
+            deadline_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
             /** Format: uint64 */
@@ -3234,6 +3698,8 @@ export interface components {
             branch_at?: number | null;
             /** @description The budget of the run, and its use beside the cost of its own attempts. */
             budget?: components["schemas"]["BudgetHead"] | null;
+            /** @description Set for the cell of a memo only (see `memo`). */
+            cell?: components["schemas"]["CellHead"] | null;
             /** @description The names of the credentials that forked, reset or retried it (see `RunStarted::copied_by`). */
             copied_by?: string[];
             /**
@@ -3241,6 +3707,11 @@ export interface components {
              * @description The start of its first generation, or the time of its fork.
              */
             created_at: string;
+            /**
+             * Format: date-time
+             * @description The time at which the run is canceled (see `deadline`); later by each pause.
+             */
+            deadline_at?: string | null;
             /** Format: date-time */
             ended_at: string | null;
             /** Format: uint64 */
@@ -3264,6 +3735,8 @@ export interface components {
             last_commit: components["schemas"]["LastCommit"] | null;
             /** @description Other calls that receive the run's result, beside its parent's. */
             listeners?: components["schemas"]["ParentLink"][];
+            /** @description The calls that wait for a memo or compute it. */
+            memos?: components["schemas"]["OpenMemo"][];
             /**
              * Format: uint32
              * @description The number of ancestors.
@@ -3367,6 +3840,8 @@ export interface components {
             budget?: components["schemas"]["BudgetHead"] | null;
             /** @description The reason of a cancellation request that the code of the generation before had not observed when it continued as new. */
             cancel_reason?: string | null;
+            /** @description The run is the cell of this memo. */
+            cell?: components["schemas"]["MemoCell"] | null;
             /** @description The checkpoint of the segment before, from which an agent's code resumes. */
             checkpoint?: components["schemas"]["Checkpoint"] | null;
             /** @description The names of the credentials that forked, reset or retried the run, its root run or the run that it is a copy of (Z10). */
@@ -3376,6 +3851,11 @@ export interface components {
              * @description The start of the first generation; only in later ones.
              */
             created_at?: string | null;
+            /**
+             * Format: uint64
+             * @description The time limit of the run, from this record on; in a later generation, what is left of it.
+             */
+            deadline_ms?: number | null;
             /** @description The kind that the run was started as, if it was handed over to another one since. */
             first_kind?: string | null;
             /** @description The seed of the run's first generation; only in later ones. */
@@ -3446,6 +3926,11 @@ export interface components {
             counts: components["schemas"]["RunCounts"];
             /** Format: date-time */
             created_at: string;
+            /**
+             * Format: date-time
+             * @description Time at which it is canceled; later by the time that it is paused.
+             */
+            deadline_at: string | null;
             /** @description What it is doing or waiting for, as a sentence. */
             doing: string;
             /** Format: date-time */
@@ -3674,6 +4159,19 @@ export interface components {
             /** @description The child belongs to the run and not to one of its generations. */
             is_spawned: boolean;
         };
+        /** @description Defaults of a kind from one source. */
+        SourcedDefaults: {
+            defaults: components["schemas"]["KindDefaults"];
+            kind: string;
+            source: components["schemas"]["DefaultsSource"];
+            /**
+             * Format: date-time
+             * @description When they were stored; absent for those of the settings.
+             */
+            stored_at?: string | null;
+            /** @description The version of a workflow whose worker registered them. */
+            version?: string | null;
+        };
         /** @description A line of the ledger: the cost of one attempt for one model. */
         Spend: {
             /** @description `None` if the price is unknown. */
@@ -3740,6 +4238,11 @@ export interface components {
             created: boolean;
             /** Format: date-time */
             created_at: string;
+            /**
+             * Format: date-time
+             * @description Time at which it is canceled; later by the time that it is paused.
+             */
+            deadline_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
             /** Format: uint64 */
@@ -3773,6 +4276,11 @@ export interface components {
         StartRun: {
             attributes?: components["schemas"]["Attributes"];
             budget?: components["schemas"]["BudgetLimits"];
+            /**
+             * Format: uint64
+             * @description Time after which the run is canceled; time while it is paused does not count.
+             */
+            deadline_ms?: number;
             /** @description A repeat with the same id, kind and input returns the existing run. */
             id?: components["schemas"]["Name"];
             input?: components["schemas"]["Any"];
@@ -4136,6 +4644,8 @@ export interface components {
             class?: components["schemas"]["EffectClass"] | null;
             /** @description The task costs money: its attempts are in the ledger, and the run's budget is checked before each of them. */
             costs?: boolean;
+            /** @description The options that the call did not set and its kind has a default for (KD1). */
+            from_kind?: string[];
             /**
              * Format: uint64
              * @description The maximum time between two heartbeats of an attempt.
@@ -4145,9 +4655,9 @@ export interface components {
             idempotency_key: string | null;
             /**
              * Format: int32
-             * @description Higher goes first.
+             * @description Higher goes first; 0 by default.
              */
-            priority: number;
+            priority: number | null;
             /** @description Absent for the default queue. */
             queue: string | null;
             /**
@@ -4155,7 +4665,8 @@ export interface components {
              * @description The maximum wait for the first attempt.
              */
             queued_timeout_ms: number | null;
-            retry: components["schemas"]["RetryPolicy"];
+            /** @description One attempt by default. */
+            retry: components["schemas"]["RetryPolicy"] | null;
             /**
              * Format: uint64
              * @description The maximum duration of all attempts and the delays between them.
@@ -4190,6 +4701,8 @@ export interface components {
             type: "task_scheduled";
         };
         TaskSchemas: {
+            /** @description Options of its calls that a call does not set itself. */
+            defaults?: components["schemas"]["KindDefaults"] | null;
             input_schema?: components["schemas"]["Payload"] | null;
             /** @description Only runs may queue tasks of this kind, not callers. Kinds that begin with `llm.` or `tool.` are always internal. */
             is_internal?: boolean;
@@ -4315,6 +4828,8 @@ export interface components {
             input: components["schemas"]["Payload"] | null;
             /** Format: uint64 */
             last_index: number | null;
+            /** @description The run whose recorded result the call has, if it did not compute one. */
+            memo_from?: string | null;
             name: string | null;
             /**
              * Format: date-time
@@ -4441,8 +4956,13 @@ export interface components {
             version: string | null;
         };
         VersionSchemas: {
+            /** @description Options of its calls that a call does not set itself. */
+            defaults?: components["schemas"]["KindDefaults"] | null;
             input_schema?: components["schemas"]["Payload"] | null;
             output_schema?: components["schemas"]["Payload"] | null;
+            /** @description Schemas of the signals and updates that callers send to its runs. */
+            signals?: components["schemas"]["NamedSchema"][];
+            updates?: components["schemas"]["NamedSchema"][];
             version: string;
         };
         VersionsReply: {
@@ -4456,6 +4976,11 @@ export interface components {
              * @enum {string}
              */
             type: "wait_canceled";
+        };
+        Waiter: {
+            by: components["schemas"]["MemoCaller"];
+            /** Format: uint64 */
+            ttl_ms: number;
         };
         WaitMs: number;
         Watch: {
@@ -5259,6 +5784,163 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    listFlows: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The current version of every flow, without documents */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FlowsReply"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getFlow: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All versions with their documents, newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FlowsReply"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    putFlow: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PutFlow"];
+            };
+        };
+        responses: {
+            /** @description It was the current version already, or only checked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PutFlowReply"];
+                };
+            };
+            /** @description Stored as the current version */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PutFlowReply"];
+                };
+            };
+            /** @description The document has errors, and nothing was stored */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["InputProblem"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    deleteFlow: {
+        parameters: {
+            query?: {
+                /** @description Also if runs are open, which then wait for a worker with their version */
+                force?: components["schemas"]["Flag"];
+            };
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getFlowGraph: {
+        parameters: {
+            query?: {
+                /** @description `svg` (the default) or `mermaid`, without progress */
+                format?: components["schemas"]["GraphFormat"];
+                /** @description The version; the default is the current one */
+                version?: components["schemas"]["Name"];
+            };
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The picture */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/svg+xml": components["schemas"]["Text"];
+                    "text/plain": components["schemas"]["Text"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     importRuns: {
         parameters: {
             query?: never;
@@ -5361,6 +6043,62 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    getKindDefaults: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The defaults from all sources, in order of precedence */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DefaultsReply"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    putKindDefaults: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PutDefaults"];
+            };
+        };
+        responses: {
+            /** @description The defaults from all sources, in order of precedence */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DefaultsReply"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     watchRuns: {
         parameters: {
             query?: {
@@ -5391,6 +6129,34 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": components["schemas"]["RunFeed"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    invalidateMemos: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InvalidateMemos"];
+            };
+        };
+        responses: {
+            /** @description The number of memos that were invalidated */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvalidateMemosReply"];
                 };
             };
             default: components["responses"]["Problem"];
@@ -6017,6 +6783,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StartedRun"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getRunGraph: {
+        parameters: {
+            query?: {
+                /** @description `svg` (the default) or `mermaid`, without progress */
+                format?: components["schemas"]["GraphFormat"];
+            };
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The picture */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/svg+xml": components["schemas"]["Text"];
+                    "text/plain": components["schemas"]["Text"];
                 };
             };
             default: components["responses"]["Problem"];

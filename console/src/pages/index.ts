@@ -3,4 +3,5 @@ import "./runs/index";
 import "./run/index";
 import "./approvals/index";
 import "./operations/index";
+import "./flows/index";
 import "./login/index";

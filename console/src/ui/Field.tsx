@@ -134,13 +134,14 @@ export function Select(props: FieldProps & { value: string; onChange: (value: st
   );
 }
 
-export function Checkbox({ label, checked, onChange, hint, disabled }: { label: ComponentChildren; checked: boolean; onChange: (checked: boolean) => void; hint?: string; disabled?: boolean }) {
+export function Checkbox({ label, checked, onChange, hint, error, disabled }: { label: ComponentChildren; checked: boolean; onChange: (checked: boolean) => void; hint?: string; error?: string | null; disabled?: boolean }) {
   return (
     <label class="checkbox">
-      <input type="checkbox" checked={checked} disabled={disabled} onChange={(event) => onChange(event.currentTarget.checked)} />
+      <input type="checkbox" checked={checked} disabled={disabled} aria-invalid={error ? true : undefined} onChange={(event) => onChange(event.currentTarget.checked)} />
       <span>
         {label}
         {hint && <span class="hint">{hint}</span>}
+        {error && <span class="field-error">{error}</span>}
       </span>
     </label>
   );

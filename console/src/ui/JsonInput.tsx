@@ -19,6 +19,8 @@ export interface JsonInputProps {
   value: string;
   onInput: (text: string) => void;
   hint?: string;
+  /** What the server says about the value. */
+  error?: string | null;
   rows?: number;
   required?: boolean;
   autoFocus?: boolean;
@@ -27,6 +29,6 @@ export interface JsonInputProps {
 export function JsonInput(props: JsonInputProps) {
   const entered = enteredJson(props.value);
   const error = entered.ok ? (props.required && entered.value === undefined ? "a value is required" : null) : entered.error;
-  return <TextArea {...props} mono rows={props.rows ?? 5} placeholder="JSON" error={props.value === "" ? null : error} />;
+  return <TextArea {...props} mono rows={props.rows ?? 5} placeholder="JSON" error={(props.value === "" ? null : error) ?? props.error} />;
 }
 

@@ -1,5 +1,5 @@
 /** Owns tabs whose views have addresses: they are links, so they open in new windows, too. */
-import { useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { navigate } from "./router";
 
 export interface Tab {
@@ -12,6 +12,11 @@ export interface Tab {
 
 export function Tabs({ tabs, active, label }: { tabs: Tab[]; active: string; label: string }) {
   const list = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const [box, tab] = [list.current, list.current?.querySelector<HTMLElement>("[aria-selected=true]")];
+    // Only sideways: the page itself stays where it is.
+    if (box && tab) box.scrollLeft = tab.offsetLeft + tab.offsetWidth / 2 - box.clientWidth / 2;
+  }, [active]);
   const onKeyDown = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (step === 0) return;

@@ -56,13 +56,18 @@ function lookup(pointer: string, root: Schema): unknown {
   return target;
 }
 
+/** Returns a pattern of HTML, which must match a whole value, for one of JSON Schema, which may match a part. */
+function anywhere(pattern: string | null): string | undefined {
+  return pattern === null ? undefined : `[\\s\\S]*(?:${pattern})[\\s\\S]*`;
+}
+
 /** Returns the control that fits a resolved schema; `json` if no other does. */
 export function shapeOf(schema: Schema): Shape {
   const options = optionsOf(schema);
   if (options) return { type: "choice", options };
   switch (schema.type) {
     case "string":
-      return { type: "text", format: text(schema.format), maxLength: number(schema.maxLength), pattern: text(schema.pattern) ?? undefined };
+      return { type: "text", format: text(schema.format), maxLength: number(schema.maxLength), pattern: anywhere(text(schema.pattern)) };
     case "integer":
     case "number":
       return { type: "number", integer: schema.type === "integer", min: number(schema.minimum), max: number(schema.maximum) };

@@ -20,6 +20,21 @@ export const ORDER_SCHEMA = {
   },
 };
 
+/** The answer to an approval: what a form can draw, and a value that it cannot. */
+const ANSWER_SCHEMA = {
+  type: "object",
+  required: ["amount", "account", "urgent", "lines"],
+  properties: {
+    amount: { type: "integer", title: "Amount in cents", description: "What the bank transfers." },
+    account: { enum: ["main", "savings"], title: "Account" },
+    urgent: { type: "boolean", title: "Transfer today" },
+    note: { type: "string", title: "Note", pattern: "^[A-Z]" },
+    lines: { type: "array", title: "Invoice lines", minItems: 1, items: { type: "number" } },
+    payee: { type: "object", title: "Payee", required: ["name"], properties: { name: { type: "string", minLength: 1 }, city: { type: "string" } } },
+    more: { title: "Anything else" },
+  },
+};
+
 export const workflows = {
   *order(input) {
     const checked = yield step("check stock", async () => ({ item: input?.item, left: 7 }));
@@ -46,6 +61,10 @@ export const workflows = {
   *refund(input) {
     const decision = yield approval("refund", input?.title ?? "Refund 42.00 to Ada?", input?.options ?? { show: { cents: 4200, account: 9007199254740993n.toString() }, deciders: [], deadline_ms: 3_600_000 });
     return decision.approved ? "refunded" : "kept";
+  },
+  *payment(input) {
+    const decision = yield approval("payment", input.title, { description: "The invoice is due on Friday.", answer_schema: ANSWER_SCHEMA, deciders: [] });
+    return decision.answer?.json ?? "rejected";
   },
   *waiter() {
     yield timer(3_600_000);

@@ -52,12 +52,12 @@ export const signal = (name) => ({
   },
 });
 
-/** Options: description, show, deciders, deadline_ms, not_by_requester. */
-export const approval = (name, title, { show, deadline_ms, ...more } = {}) => ({
+/** Options: description, show, deciders, deadline_ms, not_by_requester, answer_schema. */
+export const approval = (name, title, { show, deadline_ms, answer_schema, ...more } = {}) => ({
   answer(log, call_id, fresh) {
     if (!log.find("approval_requested", call_id)) {
       const deadline = deadline_ms === undefined ? null : new Date(Date.parse(log.at) + deadline_ms).toISOString();
-      fresh.push({ type: "approval_requested", call_id, name, title, ...more, show: show === undefined ? null : { json: show }, deadline });
+      fresh.push({ type: "approval_requested", call_id, name, title, ...more, show: show === undefined ? null : { json: show }, deadline, ...(answer_schema && { answer_schema: { json: answer_schema } }) });
       return WAIT;
     }
     return log.find("approval_decided", call_id) ?? (log.find("timer_fired", call_id) ? { approved: false, feedback: "expired" } : WAIT);

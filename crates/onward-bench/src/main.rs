@@ -1,10 +1,12 @@
 //! Measures Onward on this machine, with the raw limits of disk and store beside each figure.
 //!
 //! `--server` measures a server and one remote worker instead of the embedded engine, `--store postgres` the engine on a
-//! temporary PostgreSQL cluster, `--agents` conversations with a scripted model. `--json` prints one line per figure,
-//! `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
+//! temporary PostgreSQL cluster, `--agents` conversations with a scripted model, `--flows` a flow beside the same workflow in Rust.
+//! `--json` prints one line per figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a
+//! part.
 
 mod agents;
+mod flows;
 mod large;
 mod life;
 mod live;
@@ -31,6 +33,7 @@ pub struct Plan {
     only: Option<String>,
     server: bool,
     agents: bool,
+    flows: bool,
     /// On PostgreSQL instead of a directory.
     postgres: bool,
     directory: PathBuf,
@@ -80,6 +83,7 @@ fn main() -> Result<()> {
             "--json" => plan.json = true,
             "--server" => plan.server = true,
             "--agents" => plan.agents = true,
+            "--flows" => plan.flows = true,
             "--model" => return start()?.block_on(agents::serve_model()),
             "--cold-agent" => {
                 let [directory, url] = [arguments.next(), arguments.next()].map(Option::unwrap_or_default);
@@ -94,7 +98,7 @@ fn main() -> Result<()> {
             "--dir" => plan.directory = arguments.next().map(PathBuf::from).unwrap_or_default(),
             "--cold" => return life::cold(Path::new(&arguments.next().unwrap_or_default())),
             other => bail!(
-                "unknown argument `{other}`; there are --quick, --json, --server, --agents, --store NAME, --only PREFIX and --dir DIRECTORY"
+                "unknown argument `{other}`; there are --quick, --json, --server, --agents, --flows, --store NAME, --only PREFIX and --dir DIRECTORY"
             ),
         }
     }
@@ -120,6 +124,10 @@ async fn measure(plan: &Plan) -> Result<()> {
     if plan.agents {
         raw::sync(plan)?;
         return agents::measure(plan).await;
+    }
+    if plan.flows {
+        raw::sync(plan)?;
+        return flows::measure(plan).await;
     }
     if plan.postgres {
         raw::sync(plan)?;

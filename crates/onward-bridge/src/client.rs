@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onward::{Decide, Index, Onward, RunHandle, RunInput, StartTask, Status};
-use onward_core::api::{self, Call, Reply};
 use onward_core::budget::Budget;
 use onward_core::conversation::EntryCursor;
 use onward_core::live::LogCursor;
@@ -15,8 +14,9 @@ use onward_store::sync::random_u64;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::error::{BridgeError, FailureText, failure_text, text_of};
-use crate::verbs::{AttributeText, TaskArguments, arguments, null, present, read, retry};
+use crate::error::{BridgeError, FailureText, failure_text, payload_of, text_of};
+use crate::table;
+use crate::verbs::{AttributeText, TaskArguments, arguments, effect_class, null, present, read, retry};
 
 type Raw = Box<RawValue>;
 type Result<T, E = BridgeError> = std::result::Result<T, E>;
@@ -31,6 +31,7 @@ arguments! {
         #[serde(default)]
         attributes: BTreeMap<String, AttributeText>,
         budget: Option<Budget>,
+        deadline_ms: Option<u64>,
         trace: Option<String>,
         signal: Option<StartSignal>,
     }
@@ -39,7 +40,8 @@ arguments! {
     Signal { run: String, name: String, #[serde(default = "null")] value: Raw, id: Option<String> }
     Message { run: String, value: Raw, id: Option<String> }
     AppendEntry { run: String, role: String, content: Raw, id: Option<String> }
-    Ask { run: String, name: String, #[serde(default = "null")] input: Raw, id: Option<String> }
+    Query { run: String, name: String, #[serde(default = "null")] input: Raw }
+    Update { run: String, name: String, #[serde(default = "null")] input: Raw, id: Option<String> }
     Wait { run: String, #[serde(default)] status: Vec<Status>, state: Option<StateIs> }
     StateIs { key: String, #[serde(default, deserialize_with = "present")] value: Option<Raw> }
     Reason { run: String, #[serde(default)] reason: String }
@@ -59,18 +61,22 @@ arguments! {
         #[serde(default)]
         include_outcome_unknown: bool,
     }
-    Decision { approval: String, approved: Option<bool>, feedback: Option<String>, decided_by: Option<String>, id: Option<String> }
-    Resolve {
-        promise: String,
-        #[serde(default, deserialize_with = "present")]
-        value: Option<Raw>,
-        failure: Option<FailureText>,
+    Decision {
+        approval: String,
+        approved: Option<bool>,
+        feedback: Option<String>,
+        decided_by: Option<String>,
         id: Option<String>,
+        #[serde(default, deserialize_with = "present")]
+        answer: Option<Raw>,
     }
-    OfTask { task: String, #[serde(default)] reason: String }
+    Resolve { promise: String, #[serde(default = "null")] value: Raw, id: Option<String> }
+    Reject { promise: String, failure: Option<FailureText>, id: Option<String> }
+    OfTask { task: String }
+    CancelTask { task: String, #[serde(default)] reason: String }
     LogOf { run: String, generation: Option<u32> }
     EntriesOf { run: String, limit: Option<usize>, before: Option<Hash>, leaf: Option<Hash> }
-    Watch { run: String, #[serde(default)] from: u64, after: Option<LogCursor> }
+    Watch { run: String, from: Option<u64>, after: Option<LogCursor> }
     Stream { run: String, offset: Option<String> }
     Attach { run: String, #[serde(default)] from: u64 }
     Drive { run: String, signal: Option<StartSignal> }
@@ -120,11 +126,11 @@ pub(crate) async fn request(onward: Onward, verb: &str, text: &str, item: impl F
             json(&id.into_iter().fold(append, |append, id| append.id(id)).await?)
         }
         "query" => {
-            let Ask { run: of, name, input, .. } = read(verb, text)?;
+            let Query { run: of, name, input } = read(verb, text)?;
             plain(run(&of)?.query(&name, &input).await?)
         }
         "update" => {
-            let Ask { run: of, name, input, id } = read(verb, text)?;
+            let Update { run: of, name, input, id } = read(verb, text)?;
             let update = run(&of)?.update::<Raw>(&name, &input);
             plain(id.into_iter().fold(update, |update, id| update.id(id)).await?)
         }
@@ -154,24 +160,27 @@ pub(crate) async fn request(onward: Onward, verb: &str, text: &str, item: impl F
         }
         "fork" | "reset" => fork(&onward, verb, read(verb, text)?).await,
         "approve" | "disapprove" | "decide" => {
-            let Decision { approval, approved, feedback, decided_by, id } = read(verb, text)?;
-            let approved = approved.unwrap_or(verb == "approve");
-            let decide = Decide { approved, feedback, decided_by, decision_id: id_or_random(id) };
+            let Decision { approval, approved, feedback, decided_by, id, answer } = read(verb, text)?;
+            let approved = decision(verb, approved)?;
+            let answer = answer.map(payload_of);
+            let decide = Decide { approved, feedback, decided_by, answer, decision_id: id_or_random(id) };
             json(&onward.decide_approval(&approval, decide).await?)
         }
-        "resolve" | "reject" => {
-            let Resolve { promise, value, failure, id } = read(verb, text)?;
-            let id = id_or_random(id);
-            json(&match failure {
-                Some(failure) => onward.reject(&promise, failure.into_failure(), &id).await?,
-                None => onward.resolve(&promise, &value.unwrap_or_else(null), &id).await?,
-            })
+        "resolve" => {
+            let Resolve { promise, value, id } = read(verb, text)?;
+            json(&onward.resolve(&promise, &value, &id_or_random(id)).await?)
+        }
+        "reject" => {
+            let Reject { promise, failure, id } = read(verb, text)?;
+            let no_failure = || BridgeError::refused(verb, "`failure` is missing", "give `failure`, or use `resolve`");
+            let failure = failure.ok_or_else(no_failure)?;
+            json(&onward.reject(&promise, failure.into_failure(), &id_or_random(id)).await?)
         }
         "start_task" => start_task(&onward, read(verb, text)?).await,
         "task_result" => plain(onward.task_handle::<Raw>(&read::<OfTask>(verb, text)?.task)?.result().await?),
         "task_view" => json(&onward.task_handle::<Raw>(&read::<OfTask>(verb, text)?.task)?.view().await?),
         "task_cancel" => {
-            let OfTask { task, reason } = read(verb, text)?;
+            let CancelTask { task, reason } = read(verb, text)?;
             json(&onward.task_handle::<Raw>(&task)?.cancel(&reason).await?)
         }
         "log" => {
@@ -191,9 +200,12 @@ pub(crate) async fn request(onward: Onward, verb: &str, text: &str, item: impl F
         }
         "watch" => {
             let Watch { run: of, from, after } = read(verb, text)?;
-            let mut live = match after {
-                Some(after) => run(&of)?.watch_after(after).await?,
-                None => run(&of)?.watch(Index(from)).await?,
+            let mut live = match (from, after) {
+                (None, Some(after)) => run(&of)?.watch_after(after).await?,
+                (from, None) => run(&of)?.watch(Index(from.unwrap_or(0))).await?,
+                (Some(_), Some(_)) => {
+                    return Err(BridgeError::refused(verb, "it has both `from` and `after`", "give one of them"));
+                }
             };
             while let Some(frame) = live.next().await? {
                 item(json(&frame)?);
@@ -217,17 +229,31 @@ pub(crate) async fn request(onward: Onward, verb: &str, text: &str, item: impl F
             Ok("null".to_owned())
         }
         "drive" => drive(&onward, read(verb, text)?).await,
-        _ => verb_of_table(&onward, verb, text).await,
+        _ => table::request(&onward, verb, text).await,
+    }
+}
+
+/// Returns the decision of a request. The words `approve` and `disapprove` are decisions; with `decide` it is a field.
+fn decision(verb: &str, approved: Option<bool>) -> Result<bool> {
+    let refused = |why: &str| Err(BridgeError::refused(verb, why, "use `approve` or `disapprove`, or `decide` with `approved`"));
+    match (verb, approved) {
+        ("approve", Some(false)) => refused("`approved` is false"),
+        ("disapprove", Some(true)) => refused("`approved` is true"),
+        ("approve", _) => Ok(true),
+        ("disapprove", _) => Ok(false),
+        (_, Some(approved)) => Ok(approved),
+        (_, None) => refused("`approved` is missing"),
     }
 }
 
 async fn start(onward: &Onward, arguments: Start) -> Result<RunHandle<Raw>> {
-    let Start { kind, input, id, version, attributes, budget, trace, signal } = arguments;
+    let Start { kind, input, id, version, attributes, budget, deadline_ms, trace, signal } = arguments;
     let start = onward.start::<Raw, _>(kind.as_str(), &input);
     let start = id.into_iter().fold(start, |start, id| start.id(id));
     let start = version.into_iter().fold(start, |start, version| start.version(version));
     let start = attributes.into_iter().fold(start, |start, (name, value)| start.attribute(&name, value.into_value()));
     let start = budget.into_iter().fold(start, |start, budget| start.budget(budget));
+    let start = deadline_ms.into_iter().fold(start, |start, limit| start.deadline(Duration::from_millis(limit)));
     let start = trace.into_iter().fold(start, |start, trace| start.trace(trace));
     let start = signal.into_iter().fold(start, |start, StartSignal { name, value, id }| {
         let start = start.signal(name.as_str(), &value);
@@ -237,6 +263,10 @@ async fn start(onward: &Onward, arguments: Start) -> Result<RunHandle<Raw>> {
 }
 
 async fn wait(onward: &Onward, Wait { run, status, state }: Wait) -> Result<String> {
+    if status.is_empty() && state.is_none() {
+        let hint = "give `status` or `state`; to wait for the end, use `result`";
+        return Err(BridgeError::refused("wait", "it has neither `status` nor `state`", hint));
+    }
     let wanted = state.as_ref().and_then(|state| state.value.as_ref());
     let wanted = wanted.map(|value| Payload::from_json_text(value.get().to_owned()).canonical());
     let run: RunHandle<Raw> = onward.run(&run)?;
@@ -266,7 +296,13 @@ async fn fork(onward: &Onward, verb: &str, arguments: Fork) -> Result<String> {
 }
 
 async fn start_task(onward: &Onward, arguments: TaskArguments) -> Result<String> {
-    let TaskArguments { kind, input, id, queue, priority, retry: policy, idempotency_key, costs, trace, .. } = arguments;
+    let TaskArguments { kind, input, id, queue, priority, retry: policy, idempotency_key, costs, class, trace, memo, .. } =
+        arguments;
+    if memo.is_some() {
+        let hint = "leave it out, or call the task in a run";
+        return Err(BridgeError::refused("start_task", "a task without a run has no memo", hint));
+    }
+    let class = class.as_deref().map(effect_class).transpose()?;
     let ms = Duration::from_millis;
     let task = onward.task::<Raw, _>(kind.as_str(), &input);
     let task = id.into_iter().fold(task, |task, id| task.id(id));
@@ -280,6 +316,7 @@ async fn start_task(onward: &Onward, arguments: TaskArguments) -> Result<String>
     let task = idempotency_key.into_iter().fold(task, |task, key| task.idempotency_key(key));
     let task = trace.into_iter().fold(task, |task, trace| task.trace(trace));
     let task = if costs { task.costs() } else { task };
+    let task = class.into_iter().fold(task, StartTask::class);
     json(&Id { id: task.await?.id() })
 }
 
@@ -301,66 +338,3 @@ async fn drive(onward: &Onward, Drive { run, signal }: Drive) -> Result<String> 
     };
     json(&serde_json::json!({"state": state, "view": view, "output": output, "failure": failure}))
 }
-
-/// Fields of requests that have a default; a request without the field ignores it.
-const DEFAULTS: &[(&str, &str)] = &[
-    ("limit", "0"),
-    ("statuses", "[]"),
-    ("versions", "[]"),
-    ("attributes", "[]"),
-    ("partly", "false"),
-    ("reason", "\"\""),
-    ("from", "0"),
-    ("from_end", "false"),
-    ("wait_ms", "0"),
-    ("drop_signals", "false"),
-    ("restart_children", "false"),
-    ("include_outcome_unknown", "false"),
-    ("is_looked_up", "false"),
-    ("below", "false"),
-    ("kinds", "[]"),
-    ("buckets", "0"),
-    ("all", "false"),
-    ("dry_run", "false"),
-    ("bulk_id", "\"\""),
-];
-
-/// Executes a verb of the API table. A run may be named by its id, and the namespace is that of the bridge.
-async fn verb_of_table(onward: &Onward, verb: &str, text: &str) -> Result<String> {
-    let namespace = onward.namespace().as_str();
-    let mut request: BTreeMap<String, Raw> = read(verb, text)?;
-    let raw = |text: String| RawValue::from_string(text).map_err(|error| BridgeError::arguments("the request", &error));
-    for key in ["run", "task"] {
-        if let Some(run) = request.get_mut(key)
-            && let Ok(id) = serde_json::from_str::<String>(run.get())
-        {
-            *run = raw(serde_json::json!({"namespace": namespace, "id": id}).to_string())?;
-        }
-    }
-    let own = raw(json(&namespace)?)?;
-    request.entry("namespace".to_owned()).or_insert(own);
-    for (name, value) in DEFAULTS {
-        request.entry((*name).to_owned()).or_insert(raw((*value).to_owned())?);
-    }
-    show(onward.execute(parse(verb, &json(&request)?)?).await?)
-}
-
-macro_rules! table {
-    ($($(#[$meta:meta])* $method:ident $name:ident($request:ident) -> $reply:ident, $scope:ident;)*) => {
-        fn parse(verb: &str, text: &str) -> Result<Call> {
-            let invalid = |error: serde_json::Error| BridgeError::arguments(&format!("the arguments of `{verb}`"), &error);
-            match verb {
-                $(stringify!($method) => serde_json::from_str::<api::$request>(text).map(Call::$name).map_err(invalid),)*
-                _ => Err(BridgeError::arguments("the request", &format!("there is no verb `{verb}`"))),
-            }
-        }
-
-        fn show(reply: Reply) -> Result<String> {
-            match reply {
-                $(Reply::$name(reply) => json(&reply),)*
-            }
-        }
-    };
-}
-
-onward_core::with_verbs!(table);

@@ -49,7 +49,11 @@ fn to_text(value: &impl Serialize) -> String {
 
 impl BridgeError {
     pub(crate) fn new(code: ErrorCode, message: impl std::fmt::Display) -> BridgeError {
-        let (message, hint) = (message.to_string(), code.hint());
+        BridgeError::with_hint(code, message, code.hint())
+    }
+
+    fn with_hint(code: ErrorCode, message: impl std::fmt::Display, hint: Option<&str>) -> BridgeError {
+        let message = message.to_string();
         let text = ErrorText { code: code.as_str(), message: &message, hint, status: code.status(), failure: None };
         BridgeError { text: to_text(&text), kind: ErrorKind::Error }
     }
@@ -70,6 +74,11 @@ impl BridgeError {
     /// Returns the error of arguments or settings that do not fit.
     pub(crate) fn arguments(what: &str, why: &dyn std::fmt::Display) -> BridgeError {
         BridgeError::new(ErrorCode::ValueInvalid, format!("{what}: {why}"))
+    }
+
+    /// Returns the error of a request whose fields are missing or contradict each other.
+    pub(crate) fn refused(verb: &str, why: impl std::fmt::Display, hint: &str) -> BridgeError {
+        BridgeError::with_hint(ErrorCode::ValueInvalid, format!("the arguments of `{verb}`: {why}"), Some(hint))
     }
 }
 

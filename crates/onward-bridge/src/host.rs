@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{outcome_text, read_outcome, text_of};
 use crate::kit::KitKind;
+use crate::middleware::Continuation;
 use crate::queue::Queue;
 use crate::{Function, Outcome, StepJob, Work};
 
@@ -35,6 +36,8 @@ pub(crate) struct Host {
     process: u32,
     codes: Mutex<HashMap<u64, Arc<ShellCode>>>,
     jobs: Mutex<HashMap<u64, Job>>,
+    /// Model calls that wait for the middleware of the shell.
+    pub continuations: Mutex<HashMap<u64, oneshot::Sender<Continuation>>>,
     queries: Mutex<HashMap<u64, QueryAnswer>>,
     next: AtomicU64,
     /// The shell is gone.
@@ -49,6 +52,7 @@ impl Host {
             process: std::process::id(),
             codes: Mutex::default(),
             jobs: Mutex::default(),
+            continuations: Mutex::default(),
             queries: Mutex::default(),
             next: AtomicU64::new(1),
             is_over: AtomicBool::new(false),
@@ -77,13 +81,21 @@ impl Host {
         (lock(&self.codes).len(), lock(&self.jobs).len())
     }
 
-    /// Ends the work of the shell: code that waits for it is released.
+    /// Ends the work of the shell: code that waits for it is released. The shell gets the `Close` of code that is still there,
+    /// because the worker may drop it later (BR-Q).
     pub fn end(&self, last: Option<Work>) {
         self.is_over.store(true, Ordering::SeqCst);
-        self.queue.close(last);
-        let codes = std::mem::take(&mut *lock(&self.codes));
+        let codes = {
+            let mut codes = lock(&self.codes);
+            for run in codes.keys() {
+                self.queue.push(Work::Close { run: *run });
+            }
+            self.queue.close(last);
+            std::mem::take(&mut *codes)
+        };
         codes.values().for_each(|code| code.abandon());
         lock(&self.jobs).clear();
+        lock(&self.continuations).clear();
         lock(&self.queries).clear();
         lock(&self.kinds).clear(); // they hold the host
     }
@@ -92,15 +104,21 @@ impl Host {
         self.is_over.load(Ordering::SeqCst)
     }
 
+    /// Creates a job, and the receiver of its result. Dropping the guard cancels the function.
+    pub fn begin_job(self: Arc<Host>, task: Option<TaskCtx>) -> (JobGuard, oneshot::Receiver<Result<Box<RawValue>, Failure>>) {
+        let (reply, result) = oneshot::channel();
+        let job = JobGuard { number: self.number(), host: self };
+        lock(&job.host.jobs).insert(job.number, Job { reply, task });
+        (job, result)
+    }
+
     /// Runs a function of the shell. Dropping the future cancels it.
     async fn run_job(
         self: Arc<Host>,
         task: Option<TaskCtx>,
         work: impl FnOnce(u64) -> Option<Work>,
     ) -> Result<Box<RawValue>, Failure> {
-        let (reply, result) = oneshot::channel();
-        let job = JobGuard { number: self.number(), host: self };
-        lock(&job.host.jobs).insert(job.number, Job { reply, task });
+        let (job, result) = self.begin_job(task);
         if let Some(work) = work(job.number) {
             job.host.queue.push(work);
         }
@@ -121,6 +139,7 @@ impl Host {
     ) -> Result<Box<RawValue>, Failure> {
         let info = serde_json::json!({
             "agent": agent,
+            "run": ctx.run_id().as_str(),
             "attempt": ctx.attempt(),
             "idempotency_key": ctx.idempotency_key(),
             "trace": ctx.trace().map(|trace| trace.to_string()),
@@ -131,9 +150,7 @@ impl Host {
 
     /// Runs a function of the shell for a script, and blocks until it has ended.
     pub fn run_scripted(self: Arc<Host>, kind: &str, input: Box<RawValue>, attempt: u32) -> Result<Box<RawValue>, Failure> {
-        let (reply, result) = oneshot::channel();
-        let job = JobGuard { number: self.number(), host: self };
-        lock(&job.host.jobs).insert(job.number, Job { reply, task: None });
+        let (job, result) = self.begin_job(None);
         let info = serde_json::json!({"attempt": attempt, "idempotency_key": format!("{kind}-{attempt}"), "is_scripted": true});
         let input = Box::<str>::from(input).into_string();
         job.host.queue.push(Work::Task { job: job.number, kind: kind.to_owned(), input, info: info.to_string() });
@@ -192,14 +209,15 @@ impl Host {
 }
 
 /// Cancels the function of the shell if its result is no longer needed.
-struct JobGuard {
-    number: u64,
-    host: Arc<Host>,
+pub(crate) struct JobGuard {
+    pub number: u64,
+    pub host: Arc<Host>,
 }
 
 impl Drop for JobGuard {
     fn drop(&mut self) {
         let unfinished = lock(&self.host.jobs).remove(&self.number);
+        lock(&self.host.continuations).remove(&self.number);
         if unfinished.is_some() {
             self.host.queue.push(Work::Cancel { job: self.number });
         }
@@ -236,10 +254,13 @@ impl Shell for KindShell {
     fn activate(&self, code: &Arc<ShellCode>, activation: Activation) {
         let run = code.number();
         let now = code.read(|ctx| ctx.now().0).unwrap_or_default();
+        let mut begun = None;
         let work = match activation {
             Activation::Start(input) => {
-                lock(&self.host.codes).insert(run, code.clone());
-                Work::Start { run, info: self.info(code), input: text_of(&input), now }
+                let work = Work::Start { run, info: self.info(code), input: text_of(&input), now };
+                // Held until the work is in the queue: the start comes before a `Close` of `Host::end`.
+                begun.insert(lock(&self.host.codes)).insert(run, code.clone());
+                work
             }
             Activation::Answer { call, result } => Work::Answer { run, call, result: outcome_text(&result), now },
             Activation::Update(update) => {
@@ -247,7 +268,9 @@ impl Shell for KindShell {
                 Work::Update { run, update: update.update_id, name, input, now }
             }
         };
-        if !self.host.queue.push(work) || self.host.is_over() {
+        let is_queued = self.host.queue.push(work);
+        drop(begun);
+        if !is_queued || self.host.is_over() {
             code.abandon();
         }
     }

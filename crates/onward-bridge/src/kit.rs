@@ -50,7 +50,15 @@ arguments! {
         #[serde(default)]
         check: Check,
     }
-    Decided { #[serde(default = "yes")] approved: bool, #[serde(default)] after_ms: u64, feedback: Option<String> }
+    Decided {
+        #[serde(default = "yes")]
+        approved: bool,
+        #[serde(default)]
+        after_ms: u64,
+        feedback: Option<String>,
+        #[serde(default, deserialize_with = "present")]
+        answer: Option<Raw>,
+    }
     Timed { #[serde(default)] after_ms: u64, name: String, #[serde(default = "null")] value: Raw }
     Canceled { #[serde(default)] after_ms: u64, #[serde(default)] reason: String }
     ReplayArguments {
@@ -179,9 +187,12 @@ fn script(host: &Arc<Host>, arguments: ScriptArguments) -> Result<(Script, Check
         script = script.child(&kind, move |input: Raw| respond(input, 1));
     }
     for (approval, decisions) in arguments.approvals {
-        script = decisions.into_iter().fold(script, |script, Decided { approved, after_ms, feedback }| match approved {
-            true => script.approve_after(ms(after_ms), &approval),
-            false => script.reject_after(ms(after_ms), &approval, &feedback.unwrap_or_default()),
+        script = decisions.into_iter().fold(script, |script, Decided { approved, after_ms, feedback, answer }| {
+            match (approved, answer) {
+                (true, None) => script.approve_after(ms(after_ms), &approval),
+                (true, Some(answer)) => script.approve_with_after(ms(after_ms), &approval, &answer),
+                (false, _) => script.reject_after(ms(after_ms), &approval, &feedback.unwrap_or_default()),
+            }
         });
     }
     for (promise, result) in arguments.promises {

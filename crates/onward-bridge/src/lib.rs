@@ -22,8 +22,10 @@ mod client;
 mod error;
 mod host;
 mod kit;
+mod middleware;
 mod queue;
 mod settings;
+mod table;
 mod verbs;
 
 use std::collections::HashMap;
@@ -94,8 +96,9 @@ pub enum Work {
         now: u64,
     },
     Step(StepJob),
-    /// An attempt of a task, to be run and finished. `info` is `{attempt, idempotency_key, trace, agent}`; `agent` is present for
-    /// a tool: the name of the ready-made agent it belongs to, or empty.
+    /// An attempt of a task, to be run and finished. `info` is `{run, attempt, idempotency_key, trace, agent}`; `agent` is present
+    /// for a tool: the name of the ready-made agent it belongs to, or empty. With `is_model_call` it is a model call for the
+    /// middlewares, whose `next` is the request `attempt_next` with `{job, input, mute}`.
     Task {
         job: u64,
         kind: String,
@@ -304,6 +307,7 @@ impl Bridge {
                     let played = tokio::task::spawn_blocking(move || kit::request(&own, &verb, &arguments));
                     played.await.unwrap_or_else(|_| Err(onward::Error::ShutDown.into()))
                 }
+                "attempt_next" => middleware::attempt_next(&host, &arguments).await,
                 _ => client::request(onward, &verb, &arguments, item).await,
             };
             reply(&host, &own, result.map_err(|error| error.text));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onward::agent::{Agent, EffectClass, Http, JsonText, ModelTable, Models, Tool, Tools};
 use onward::budget::Budget;
-use onward::{Builder, Onward, TaskCtx};
+use onward::{Builder, Defaults, Onward, TaskCtx};
 use onward_core::ErrorCode;
 use onward_store::sync::lock;
 use onward_store_postgres::PostgresStore;
@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use crate::error::BridgeError;
 use crate::host::{Host, KindShell};
 use crate::kit::KitKind;
+use crate::middleware::ShellMiddleware;
 use crate::verbs::retry;
 
 #[derive(Deserialize)]
@@ -51,6 +52,9 @@ pub(crate) struct Settings {
     shutdown_timeout_ms: Option<u64>,
     #[serde(default)]
     check_replay: CheckReplay,
+    /// The shell has middlewares.
+    #[serde(default)]
+    middleware: bool,
 }
 
 #[derive(Deserialize, Clone, Copy, Default)]
@@ -75,8 +79,29 @@ struct KindSettings {
     internal: bool,
     input_schema: Option<Value>,
     output_schema: Option<Value>,
+    /// JSON schemas of signals and updates by name.
+    #[serde(default)]
+    signals: BTreeMap<String, Value>,
+    #[serde(default)]
+    updates: BTreeMap<String, Value>,
     #[serde(default)]
     previous: Vec<String>,
+    #[serde(default)]
+    defaults: DefaultsSettings,
+}
+
+/// Options of the tasks or runs of a kind that a call does not set itself.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct DefaultsSettings {
+    queue: Option<String>,
+    priority: Option<i32>,
+    retry: Option<crate::verbs::Retry>,
+    timeout_ms: Option<u64>,
+    total_timeout_ms: Option<u64>,
+    queued_timeout_ms: Option<u64>,
+    heartbeat_ms: Option<u64>,
+    deadline_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +112,8 @@ struct TaskSettings {
     internal: bool,
     input_schema: Option<Value>,
     output_schema: Option<Value>,
+    #[serde(default)]
+    defaults: DefaultsSettings,
 }
 
 #[derive(Deserialize)]
@@ -192,6 +219,7 @@ impl Settings {
                 |error: &dyn std::fmt::Display| BridgeError::new(ErrorCode::ConfigInvalid, format!("the models: {error}"));
             builder = builder.models(&Models::open(table, &Http::new(), env).map_err(|error| invalid(&error))?);
         }
+        builder = if self.middleware { builder.middleware(ShellMiddleware(host.clone())) } else { builder };
         let ms = Duration::from_millis;
         builder = self.namespace.iter().fold(builder, |builder, namespace| builder.namespace(namespace));
         builder = self.queues.iter().fold(builder, |builder, queue| builder.queue(queue));
@@ -211,9 +239,25 @@ impl Settings {
     }
 }
 
+impl DefaultsSettings {
+    fn register(self, builder: Builder) -> Builder {
+        let ms = Duration::from_millis;
+        builder.defaults(|kind| {
+            let kind = self.queue.iter().fold(kind, |kind, queue| kind.queue(queue));
+            let kind = self.priority.into_iter().fold(kind, Defaults::priority);
+            let kind = self.retry.into_iter().fold(kind, |kind, policy| kind.retry(retry(policy)));
+            let kind = self.timeout_ms.into_iter().fold(kind, |kind, timeout| kind.timeout(ms(timeout)));
+            let kind = self.total_timeout_ms.into_iter().fold(kind, |kind, timeout| kind.total_timeout(ms(timeout)));
+            let kind = self.queued_timeout_ms.into_iter().fold(kind, |kind, timeout| kind.queued_timeout(ms(timeout)));
+            let kind = self.heartbeat_ms.into_iter().fold(kind, |kind, timeout| kind.heartbeat(ms(timeout)));
+            self.deadline_ms.into_iter().fold(kind, |kind, limit| kind.deadline(ms(limit)))
+        })
+    }
+}
+
 impl KindSettings {
     fn register(self, builder: Builder, host: &Arc<Host>) -> Builder {
-        let KindSettings { kind, version, agent, record_inputs, internal, input_schema, output_schema, previous } = self;
+        let KindSettings { kind, version, agent, record_inputs, internal, input_schema, output_schema, previous, .. } = self;
         let shell =
             |version: Option<&String>| Arc::new(KindShell { host: host.clone(), kind: kind.clone(), version: version.cloned() });
         let current = shell(version.as_ref());
@@ -224,6 +268,9 @@ impl KindSettings {
         let builder = if internal { builder.internal() } else { builder };
         let builder = input_schema.into_iter().fold(builder, Builder::input_schema);
         let builder = output_schema.into_iter().fold(builder, Builder::output_schema);
+        let builder = self.signals.into_iter().fold(builder, |builder, (name, schema)| builder.signal_schema(&name, schema));
+        let builder = self.updates.into_iter().fold(builder, |builder, (name, schema)| builder.update_schema(&name, schema));
+        let builder = self.defaults.register(builder);
         previous.iter().fold(builder, |builder, version| builder.previous_foreign(version, agent, shell(Some(version))))
     }
 }
@@ -235,7 +282,8 @@ impl TaskSettings {
         let builder = builder.task(self.kind.as_str(), function);
         let builder = if self.internal { builder.internal() } else { builder };
         let builder = self.input_schema.into_iter().fold(builder, Builder::input_schema);
-        self.output_schema.into_iter().fold(builder, Builder::output_schema)
+        let builder = self.output_schema.into_iter().fold(builder, Builder::output_schema);
+        self.defaults.register(builder)
     }
 }
 

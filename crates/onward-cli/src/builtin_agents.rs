@@ -37,7 +37,7 @@ pub struct BuiltinAgents {
 impl BuiltinAgents {
     /// Validates the tables; `None` if the settings define neither models nor agents.
     pub fn open(config: &Config) -> Result<Option<BuiltinAgents>, Mistake> {
-        let namespaces = config.parsed("server.namespaces", namespaces)?.unwrap_or_default();
+        let namespaces = namespaces_of(config)?;
         let Some(tables) = config.tables().filter(|tables| !tables.models.is_empty() || !tables.agents.is_empty()) else {
             return Ok(None);
         };
@@ -212,6 +212,11 @@ fn invalid(message: String, hint: &str) -> Mistake {
 
 fn invalid_table(error: TableError) -> Mistake {
     Mistake::usage(error.code(), error.to_string(), error.hint())
+}
+
+/// Returns the namespaces in which flows, and the models and agents of the settings, run.
+pub fn namespaces_of(config: &Config) -> Result<Vec<Namespace>, Mistake> {
+    Ok(config.parsed("server.namespaces", namespaces)?.unwrap_or_default())
 }
 
 fn namespaces(text: &str) -> Result<Vec<Namespace>, String> {

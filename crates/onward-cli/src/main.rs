@@ -10,6 +10,7 @@ mod args;
 mod blocked_on;
 mod budget;
 mod builtin_agents;
+mod builtin_flows;
 mod commands;
 mod config;
 mod connection;

@@ -30,6 +30,7 @@ use tokio::task::JoinHandle;
 
 use crate::args::{one_of, parse_word};
 use crate::builtin_agents::{BuiltinAgents, BuiltinWorkers};
+use crate::builtin_flows::{FlowSettings, FlowWorkers};
 use crate::config::Config;
 use crate::error::Mistake;
 use crate::modes;
@@ -197,6 +198,7 @@ pub struct Serving {
     background: Background,
     /// Built-in workers for the models and agents of the settings.
     workers: BuiltinWorkers,
+    flows: FlowWorkers,
     opened: Opened,
     /// Logs when the store stops accepting writes.
     watch: Option<JoinHandle<()>>,
@@ -212,9 +214,10 @@ impl Serving {
         protection: Protection,
         config: &Config,
         builtin: Option<BuiltinAgents>,
+        flows: FlowSettings,
         trace: Trace,
     ) -> Result<Serving> {
-        let (limits, lease) = (config.limits()?, config.lease()?);
+        let (limits, lease, defaults) = (config.limits()?, config.lease()?, config.defaults()?);
         raise_file_limit();
         trace.capture_tracing_events();
         let Protection { keys, webhooks, tls, tls_key, attachments, ceilings, cors } = protection;
@@ -224,7 +227,7 @@ impl Serving {
         let mark = location.directory().and_then(|directory| ServerMark::leave(directory, &url));
         warn_of_readers(&location, &tls_key, &trace);
         let watch = opened.probe.clone().map(|probe| watch_store(probe, trace.clone()));
-        let kept = onward_runtime::Options { lease, ..Default::default() };
+        let kept = onward_runtime::Options { lease, defaults, ..Default::default() };
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), kept);
         // Against DNS rebinding by web pages: such a page has no key, and without keys the Host header must be loopback.
         let hosts = if has_usable(keys.as_deref()) { Hosts::Any } else { Hosts::Loopback };
@@ -251,7 +254,8 @@ impl Serving {
             Some(builtin) => BuiltinWorkers::start(builtin, &runtime, &trace).await?,
             None => BuiltinWorkers::default(),
         };
-        Ok(Serving { url, listener, server, background, workers, opened, watch, mark })
+        let flows = FlowWorkers::start(flows, &runtime, &trace);
+        Ok(Serving { url, listener, server, background, workers, flows, opened, watch, mark })
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -260,9 +264,10 @@ impl Serving {
 
     /// Serves until `shutdown` returns, then waits for open requests and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
-        let Serving { listener, server, background, workers, opened, watch, mark, url: _ } = self;
+        let Serving { listener, server, background, workers, flows, opened, watch, mark, url: _ } = self;
         let clients = router_with(server.clone(), grpc(&server));
         serve(&server, listener, clients, shutdown).await;
+        flows.stop().await;
         workers.stop().await;
         background.stop().await;
         drop(server);

@@ -256,6 +256,8 @@ error_table! {
         => "read on from there and append again; another writer was first";
     WaitTimedOut "wait_timed_out" 504 Fail "`onward run wait --timeout` ended before the run";
     // Approvals, promises, updates and queries
+    UpdateAbandoned "update_abandoned" 409 Fail "The run ended before the handler of an update did"
+        => "send it again if the run continues; the code can wait with `updates_finished` before it ends";
     IdTaken "id_taken" 409 Fail "The signal, update, decision or resolution id was used before with other content"
         => "use another id for different content; the recorded content stands";
     SignalLost "signal_lost" 409 Fail "The approval or promise was already answered, or its deadline passed"
@@ -268,7 +270,11 @@ error_table! {
         => "wait: only a quarantined task needs a manual retry";
     NotADecider "not_a_decider" 403 Fail "This person may not decide the approval"
         => "ask one of the deciders that the approval names";
-    IdReserved "id_reserved" 400 Fail "The decision or resolution id is reserved"
+    AnswerInvalid "answer_invalid" 400 Fail "The answer does not match the schema that the approval requires, and nothing was decided"
+        => "see `answer_schema` of the approval (`onward approval list --json`) and send the answer as JSON; a rejection needs none";
+    MemoKeyInvalid "memo_key_invalid" 400 Fail "The key of a memo is empty or too long"
+        => "use a key of 1 to 1024 bytes, or the beginning of one with `--prefix`";
+    IdReserved "id_reserved" 400 Fail "The id is reserved: a decision or resolution id, a signal name, or the id of a memo"
         => "use another id";
     UpdateUnanswered "update_unanswered" 409 Fail "The run ended before its code answered the update"
         => "see `onward run show` for how the run ended";
@@ -295,16 +301,35 @@ error_table! {
         => "store large data elsewhere and pass a reference";
     InputInvalid "input_invalid" 400 Fail "The input does not match the schema of its kind, and nothing was started"
         => "see `GET /v1/kinds/KIND` for its schema";
-    KindReserved "kind_reserved" 400 Fail "A run cannot have a kind that begins with `task:`"
+    SignalInvalid "signal_invalid" 400 Fail "A signal does not match its schema in the kind of the run, and nothing was written"
+        => "see `GET /v1/kinds/KIND` for the schemas of its signals";
+    UpdateInvalid "update_invalid" 400 Fail "An update does not match its schema in the kind of the run, and nothing was written"
+        => "see `GET /v1/kinds/KIND` for the schemas of its updates";
+    OutputInvalid "output_invalid" 500 Fail "An output does not match the schema of its kind, and the run or task failed"
+        => "correct the code or the schema";
+    KindReserved "kind_reserved" 400 Fail "A run cannot have a kind that begins with `task:` or `flow:`"
         => "start them with `POST /v1/tasks`; begin no kind of workflow with `task:`";
     BudgetTooLarge "budget_too_large" 403 Fail "A start or resume requests more than a ceiling allows"
         => "set a lower limit; ceilings are per namespace in the settings and per key";
     KindInternal "kind_internal" 403 Fail "Callers may not start runs or tasks of an internal kind"
         => "start the agent or workflow that uses it; `GET /v1/kinds` lists what callers may start";
+    DefaultsInvalid "defaults_invalid" 400 Fail "An option of a kind's defaults is invalid, and nothing was stored"
+        => "correct the option; docs/guide/defaults.md lists those of tasks and runs";
+    FlowInvalid "flow_invalid" 400 Fail "The document of a flow has errors, and nothing was stored"
+        => "correct the listed problems; `onward flow validate FILE` shows them in the document";
+    FlowNotFound "flow_not_found" 404 Fail "The namespace has no flow of this name"
+        => "see `onward flow list` for the flows of the namespace";
+    FlowChanged "flow_changed" 409 Fail "The flow has another current version than the request expects"
+        => "compare the documents with `onward flow diff`, then expect the current version";
+    FlowInUse "flow_in_use" 409 Fail "Open runs are pinned to versions of the flow"
+        => "wait for these runs, cancel them, or delete the flow with `force`: then they wait for a worker with their version";
     KindNotFound "kind_not_found" 404 Fail "The namespace has no kind of this name"
         => "see GET /v1/kinds for the kinds with schemas or workers";
     PayloadUnreadable "payload_unreadable" 500 Fail "A codec could not encode or decode a payload"
         => "keep encryption keys for as long as payloads that they encrypted are read";
+    ScheduleInvalid "schedule_invalid" 400 Fail
+        "The definition of a schedule, or a request to it, is invalid, and nothing was stored"
+        => "correct the part that the message names";
     CursorInvalid "cursor_invalid" 400 Fail "The cursor was not returned by this store"
         => "start without a cursor; a cursor is valid only for the query that returned it";
     IndexOutOfRange "index_out_of_range" 400 Fail "The log of this generation has no event with this index"
@@ -437,6 +462,8 @@ error_table! {
         => "fix the worker: it violates the protocol (docs/protocol.md)";
     TaskAttemptOver "task_attempt_over" 409 Fail "A worker reported an attempt that it no longer holds"
         => "stop the attempt; the task has another result or another worker";
+    AttemptRateLimited "attempt_rate_limited" 429 Retry "A rate limit of the worker refused an attempt"
+        => "retry it after the time in the message, let it wait with `wait_max`, or raise the limit";
     // Models
     ModelRateLimited "model_rate_limited" 429 Fail "The provider rate-limits the key";
     ModelQuotaExhausted "model_quota_exhausted" 402 Fail "The account at the provider has no credit left";

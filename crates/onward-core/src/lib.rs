@@ -7,7 +7,7 @@
 //! on queues), [`external`] (logs of external engines), [`engine`] (replay of code against its log), [`view`] (a readable view of
 //! a log), [`moment`] (the same as of an event), [`timeline`] (its calls with their times), [`live`] (what is under way), [`doing`] (one sentence about a run), [`conversation`] (an agent's conversation, derived from its logs), [`stream`] (live output of a run), [`projection`]
 //! (rows that a store derives from a log), [`reopen`] (retry, fork and reset from a copy of a log), [`spend`] (cost of attempts),
-//! [`ledger`] (sums of that cost), [`budget`] (limits on it), [`api`] (the verbs, with their requests and replies).
+//! [`schedule`] (work that starts by the clock), [`ledger`] (sums of that cost), [`budget`] (limits on it), [`api`] (the verbs, with their requests and replies).
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod log;
 pub mod payload;
 pub mod random;
 pub mod run;
+pub mod schedule;
 pub mod spend;
 pub mod task;
 pub mod time;
@@ -31,8 +32,13 @@ pub mod trace;
 pub use error_table::{Consequence, ErrorCode, ErrorInfo};
 pub use failure::{BoxError, FAILURE_BYTES_MAX, Failure, FailureError};
 pub use hash::Hash;
-pub use id::{Branch, CALL_ID_PARTS_MAX, CallId, Epoch, Index, Name, NameError, Namespace, RunId, RunKey, WorkerId};
-pub use kind::{KindSchemas, TASK_KIND_PREFIX, TOOL_KIND_PREFIX, is_internal_task};
+pub use id::{
+    Branch, CALL_ID_PARTS_MAX, CallId, Epoch, Index, NAME_BYTES_MAX, Name, NameError, Namespace, RunId, RunKey, WorkerId,
+};
+pub use kind::{
+    DEFAULTS_KIND_PREFIX, FLOW_KIND_PREFIX, KindDefaults, KindSchemas, NamedSchema, TASK_KIND_PREFIX, TOOL_KIND_PREFIX,
+    is_internal_task,
+};
 pub use log::event::Event;
 pub use log::{CommitId, Log, Record};
 pub use payload::Payload;
@@ -52,6 +58,7 @@ pub use run::ancestry;
 pub use run::attribute;
 pub use run::doing;
 pub use run::live;
+pub use run::memo;
 pub use run::moment;
 pub use run::reopen;
 pub use run::root as root_run;

@@ -48,6 +48,51 @@ pub fn millis(span: Duration) -> u64 {
     if span.subsec_nanos().is_multiple_of(1_000_000) { whole } else { whole.saturating_add(1) }
 }
 
+/// The length of a day without a change of the clock.
+pub(crate) const SECONDS_OF_DAY: i64 = 86_400;
+
+/// A date of the proleptic Gregorian calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Date {
+    pub(crate) year: i64,
+    pub(crate) month: i64,
+    pub(crate) day: i64,
+}
+
+impl Date {
+    /// Parses `2026-11-15`; rejects dates that do not exist.
+    pub(crate) fn parse(text: &str) -> Option<Date> {
+        let mut parts = text.splitn(3, '-');
+        let (year, month) = (part(parts.next()?, 0, 9_999)?, part(parts.next()?, 1, 12)?);
+        let date = Date { year, month, day: part(parts.next()?, 1, 31)? };
+        (Date::of_days(date.days()) == date).then_some(date)
+    }
+
+    /// Converts days since 1970-01-01 to a date.
+    pub(crate) fn of_days(days: i64) -> Date {
+        let (year, month, day) = civil_of_days(days);
+        Date { year, month, day }
+    }
+
+    /// Returns the days since 1970-01-01.
+    pub(crate) fn days(self) -> i64 {
+        days_of_civil(self.year, self.month, self.day)
+    }
+
+    /// Returns the first day of the next month.
+    pub(crate) fn next_month(self) -> Date {
+        match self.month {
+            12 => Date { year: self.year + 1, month: 1, day: 1 },
+            month => Date { month: month + 1, day: 1, ..self },
+        }
+    }
+
+    /// Returns the number of days of the date's month.
+    pub(crate) fn days_of_month(self) -> i64 {
+        self.next_month().days() - Date { day: 1, ..self }.days()
+    }
+}
+
 /// The year of the last millisecond that a [`Timestamp`] holds.
 const YEAR_MAX: i64 = 584_556_019;
 

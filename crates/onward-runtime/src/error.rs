@@ -21,6 +21,8 @@ error_enum! {
         /// An id that the engine itself uses, such as the decision id `expired`.
         #[error("the {what} `{id}` is reserved")]
         IdReserved { what: &'static str, id: String } => IdReserved,
+        #[error("the key of a memo has 1 to {} bytes, this one has {bytes}", onward_core::memo::MEMO_KEY_BYTES_MAX)]
+        MemoKeyInvalid { bytes: usize } => MemoKeyInvalid,
         #[error("the {what} has {bytes} bytes, the maximum is {max}")]
         TextTooLong { what: &'static str, bytes: usize, max: usize } => TextTooLong,
         #[error("the payload nests deeper than {max} levels")]
@@ -50,6 +52,15 @@ error_enum! {
         NoCompatibleWorker { kind: Name, version: Option<Name> } => NoCompatibleWorker,
         #[error("the input does not fit `{kind}`: {}", list(violations))]
         InputInvalid { kind: Name, violations: Vec<Violation> } => InputInvalid,
+        #[error("the answer does not fit what approval {call} requires: {}", list(violations))]
+        AnswerInvalid { call: CallRef, violations: Vec<Violation> } => AnswerInvalid,
+        #[error("approval {call} requires an answer with an invalid schema: {why}")]
+        AnswerSchemaInvalid { call: CallRef, why: String } => SchemaInvalid
+            hint() "reject the approval, and correct the schema in the code of the run",
+        #[error("signal `{name}` does not fit `{kind}`: {}", list(violations))]
+        SignalInvalid { kind: Name, name: Name, violations: Vec<Violation> } => SignalInvalid,
+        #[error("update `{name}` does not fit `{kind}`: {}", list(violations))]
+        UpdateInvalid { kind: Name, name: Name, violations: Vec<Violation> } => UpdateInvalid,
         #[error("the {which} schema of `{kind}` is invalid: {why}")]
         SchemaInvalid { kind: Name, which: &'static str, why: String } => SchemaInvalid,
         #[error("run {key} already has an entry with the key `{idempotency_key}` and another role or content")]
@@ -62,8 +73,18 @@ error_enum! {
         IndexOutOfRange { key: RunKey, generation: u32, index: Index } => IndexOutOfRange,
         #[error("there is no standalone task {key}")]
         TaskNotFound { key: RunKey } => TaskNotFound,
-        #[error("`{kind}` is reserved for standalone tasks")]
+        #[error("`{kind}` is reserved for standalone tasks, definitions of flows and defaults")]
         KindReserved { kind: Name } => KindReserved,
+        #[error("the defaults of `{kind}` are invalid: {why}")]
+        DefaultsInvalid { kind: Name, why: String } => DefaultsInvalid,
+        #[error("the document of flow `{flow}` has errors: {}", list(violations))]
+        FlowInvalid { flow: Name, violations: Vec<Violation> } => FlowInvalid,
+        #[error("there is no flow `{flow}`")]
+        FlowNotFound { flow: Name } => FlowNotFound,
+        #[error("the current version of flow `{flow}` is {}", current.as_ref().map_or_else(|| "none".to_owned(), |version| format!("`{version}`")))]
+        FlowChanged { flow: Name, current: Option<Name> } => FlowChanged,
+        #[error("{open_runs} open runs are pinned to versions of flow `{flow}`")]
+        FlowInUse { flow: Name, open_runs: u64 } => FlowInUse,
         #[error("`{kind}` is internal: only runs may start it")]
         KindInternal { kind: Name } => KindInternal,
         #[error("query `{name}` of run {key} was not answered in time, or its worker disconnected")]

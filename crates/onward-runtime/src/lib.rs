@@ -18,13 +18,16 @@ mod cluster;
 mod conversation;
 mod counts;
 mod error;
+mod memo;
 mod schemas;
 mod stream;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::{KindDefaults, Name};
 use onward_store::{Clock, Retention, Store};
 
 pub use api::bulk::BULK_MAX;
@@ -44,13 +47,16 @@ pub use background::tick::{Tick, TickCounts};
 pub use conversation::{ENTRIES_DEFAULT, ENTRIES_MAX, known_entry, read_page};
 pub use counts::{Count, Counts, DURATION_BOUNDS, Histogram};
 pub use error::RuntimeError;
+pub use memo::check_run_id;
 pub use onward_core::TASK_KIND_PREFIX;
 pub use onward_core::api::{
     AppendEntry, AppendedEntry, BlockReason, Blocker, BranchEntry, BranchRun, BulkDone, BulkVerb, Decide, Emitted, EntryPage,
     EntryQuery, ForkRequest, QueueInfo, Signal, StartRequest, StreamPage, TaskStatus, TaskView, WorkerInfo,
 };
+pub use schemas::answers::check_answer;
+pub use schemas::check::{ValueSchema, Violation, schema_problem, violations_now};
 pub use schemas::depth::{JSON_DEPTH_MAX, too_deep};
-pub use schemas::kinds::{KindVersion, KindView, Violation};
+pub use schemas::kinds::{KindVersion, KindView};
 pub use stream::feed::{FeedFrame, RunChange, RunFeed};
 pub use worker::connection::{ConnectionFuture, Question, WorkerConnection};
 pub use worker::inbox::Inbox;
@@ -71,11 +77,14 @@ pub struct Options {
     /// Poll interval of everything that waits for a notification. A lost notification, a clock jump or a write of another
     /// process is noticed after this time at the latest. An idle process makes one query per interval.
     pub fallback: Duration,
+    /// Defaults of kinds, in all namespaces.
+    pub defaults: BTreeMap<Name, KindDefaults>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { lease: Duration::from_secs(30), retention: Retention::default(), fallback: Duration::from_secs(1) }
+        let (lease, fallback) = (Duration::from_secs(30), Duration::from_secs(1));
+        Options { lease, retention: Retention::default(), fallback, defaults: BTreeMap::new() }
     }
 }
 

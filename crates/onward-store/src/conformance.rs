@@ -246,6 +246,26 @@ suite! { $
         it_takes_nothing_that_is_for_workflows,
         the_same_start_is_the_same_task,
     }
+    deadlines {
+        a_run_is_canceled_once_when_its_deadline_passes,
+        a_deadline_is_the_next_due_time_before_any_commit,
+        a_repeated_start_does_not_move_the_deadline,
+        a_pause_moves_the_deadline,
+        the_next_generation_has_the_rest_of_the_limit,
+        an_ended_run_gets_no_request_from_its_deadline,
+        no_commit_touches_the_timer_of_a_deadline,
+    }
+    memos {
+        a_cell_grants_its_first_request_and_answers_the_others_with_the_value,
+        a_returned_cell_goes_to_the_next_request_and_closes_after_the_last,
+        a_result_after_an_invalidation_is_not_kept,
+        a_cell_accepts_nothing_else_and_no_other_run_is_one,
+        lists_leave_cells_out_and_their_deletion_is_not_recorded,
+        a_closed_cell_is_kept_for_the_time_of_its_value,
+        a_run_returns_what_it_asked_for_when_it_ends,
+        an_owner_sends_its_result_once,
+        a_restored_run_asks_again,
+    }
     timers {
         a_timer_fires_once_at_its_time_and_not_before,
         a_canceled_timer_never_fires,

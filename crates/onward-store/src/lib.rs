@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::memo::kept_for;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
@@ -236,7 +237,8 @@ pub trait Store: Send + Sync {
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>>;
 
     /// Deletes closed runs with all generations and blobs, but none that has an open child, undelivered outbox messages, or a
-    /// reader that would see half of it (L20). Their cost stays in the ledger. Returns the number of deleted runs.
+    /// reader that would see half of it (L20). Their cost stays in the ledger, and the deletion of a memo's cell is not recorded.
+    /// Returns the number of deleted runs.
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;
 
     /// Returns runs that were deleted one by one, with the given reasons, newest first. Each entry is kept as long as a closed
@@ -457,7 +459,7 @@ impl Default for Retention {
 
 impl Retention {
     pub fn of(&self, kind: &Name) -> Duration {
-        self.by_kind.get(kind).copied().unwrap_or(self.default)
+        self.by_kind.get(kind).copied().or_else(|| kept_for(kind)).unwrap_or(self.default)
     }
 
     /// Returns the time of an end, in milliseconds, up to which closed runs of this kind are not kept any longer.

@@ -90,7 +90,7 @@ fn walk_report<'a>(report: &'a TaskReport, visit: &mut dyn FnMut(&'a Payload)) {
 }
 
 pub fn check_kinds(kinds: &[KindSchemas], max: usize) -> Result<(), StoreError> {
-    check(max, |visit| kinds.iter().flat_map(|kind| [&kind.input, &kind.output]).flatten().for_each(visit))
+    check(max, |visit| kinds.iter().for_each(|kind| kind.visit_payloads(visit)))
 }
 
 fn check<'a>(max: usize, walk: impl FnOnce(&mut dyn FnMut(&'a Payload))) -> Result<(), StoreError> {

@@ -20,7 +20,9 @@ use onward_core::live::{Audience, StepsReport};
 use onward_core::run::{Commit, Committed};
 use onward_core::stream::TaskFrames;
 use onward_core::task::{Task, TaskId, TaskReport};
-use onward_core::{Epoch, Failure, Index, Name, Payload, Record, RunHead, RunKey, WorkerId, choice, message};
+use onward_core::{
+    Epoch, Failure, Index, KindDefaults, Name, NamedSchema, Payload, Record, RunHead, RunKey, WorkerId, choice, message,
+};
 
 use crate::Problem;
 
@@ -159,9 +161,29 @@ message! {
         /// Only other runs may start runs of this kind, not callers.
         #[serde(default)]
         7 => is_internal: bool,
+        /// Options of its calls that a call does not set itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        20 => defaults: Option<Box<KindDefaults>>,
+        /// Schemas of the signals and updates that callers send to its runs.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        21 => signals: Vec<NamedSchema>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        22 => updates: Vec<NamedSchema>,
     }
 
-    pub struct VersionSchemas { 1 => version: Name, 2 => input_schema: Option<Payload>, 3 => output_schema: Option<Payload> }
+    pub struct VersionSchemas {
+        1 => version: Name,
+        2 => input_schema: Option<Payload>,
+        3 => output_schema: Option<Payload>,
+        /// Options of its calls that a call does not set itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        20 => defaults: Option<Box<KindDefaults>>,
+        /// Schemas of the signals and updates that callers send to its runs.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        21 => signals: Vec<NamedSchema>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        22 => updates: Vec<NamedSchema>,
+    }
 
     pub struct TaskSchemas {
         1 => kind: Name,
@@ -170,6 +192,9 @@ message! {
         /// Only runs may queue tasks of this kind, not callers. Kinds that begin with `llm.` or `tool.` are always internal.
         #[serde(default)]
         4 => is_internal: bool,
+        /// Options of its calls that a call does not set itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        20 => defaults: Option<Box<KindDefaults>>,
     }
 
     /// A rate limit that attempts of a kind share with others, such as that of a provider's key.

@@ -81,7 +81,12 @@ pub(crate) fn folder() -> Option<PathBuf> {
 
 /// Writes a verdict for every run of the folder and returns their number.
 pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&EncryptionBoundary>) -> Result<u64, Error> {
-    let shared = WorkerShared { deps: Arc::new(registry.deps.clone()), ..WorkerShared::default() };
+    let shared = WorkerShared {
+        deps: Arc::new(registry.deps.clone()),
+        middlewares: registry.middlewares.clone(),
+        checks_answers: codec.is_some(),
+        ..WorkerShared::default()
+    };
     let unusable = |path: &Path, why: &dyn std::fmt::Display| Error::CheckFailed { why: format!("{}: {why}", path.display()) };
     let (from, to) = (folder.join(RUNS), folder.join(VERDICTS));
     let runs = BufReader::new(File::open(&from).map_err(|error| unusable(&from, &error))?);

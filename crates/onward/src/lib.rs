@@ -12,7 +12,10 @@ pub mod combine;
 pub mod ctx;
 pub mod encryption;
 mod error;
+#[cfg(feature = "flows")]
+pub mod flow;
 mod host;
+pub mod middleware;
 mod names;
 mod registry;
 #[cfg(feature = "remote")]
@@ -24,13 +27,14 @@ pub mod testing;
 mod trace;
 mod worker;
 
-pub use builder::{Builder, WITHIN};
+pub use builder::{Builder, Defaults, WITHIN};
 pub use client::fork::Fork;
 pub use client::{
-    Attached, Branch, Driven, Entries, EntryPages, LiveRun, Onward, RunHandle, RunInput, RunStream, Start, StartTask, TaskHandle,
+    Attached, Branch, Driven, Entries, EntryPages, LiveRun, MemoKeys, Onward, RunHandle, RunInput, RunStream, Start, StartTask,
+    TaskHandle,
 };
 pub use combine::{join_all, join_all_settled, race};
-pub use ctx::Ctx;
+pub use ctx::{Answered, Ctx, Memo};
 #[cfg(feature = "encryption")]
 pub use encryption::{Encryption, EncryptionKey};
 pub use error::{Error, RegisterError};
@@ -46,9 +50,11 @@ pub use onward_core::event::Event;
 pub use onward_core::event::OnParentClose;
 pub use onward_core::ledger;
 pub use onward_core::live;
+pub use onward_core::memo::MemoScope;
+pub use onward_core::random::{RandomGenerator, RandomInteger};
 pub use onward_core::spend;
 pub use onward_core::stream;
-pub use onward_core::task::RetryPolicy;
+pub use onward_core::task::{EffectClass, RetryPolicy};
 pub use onward_core::trace::TraceContext;
 pub use onward_core::view::{AwaitedKind, RunView};
 pub use onward_core::{Failure, Index, Log, Payload, Record, RunId, Status, Timestamp};
@@ -67,7 +73,7 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::ctx::{Attempt, Ctx};
     pub use crate::time::{days, hours, mins, secs};
-    pub use crate::{Decide, join, select, try_join};
+    pub use crate::{Decide, Memo, join, select, try_join};
     pub use crate::{Failure, Onward, Result, RetryPolicy, Signal, Task, TaskCtx, Workflow, join_all, join_all_settled, race};
 }
 

@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import HANG_S, opened
 
-from onward import Ctx, DirectoryInUse, Onward, OnwardError, ShutDown, task, workflow
+from onward import ContextMisused, Ctx, DirectoryInUse, InvalidArguments, Onward, OnwardError, ShutDown, task, workflow
 
 HERE = Path(__file__).parent
 
@@ -408,3 +409,96 @@ def test_names_of_the_package_are_complete() -> None:
         assert getattr(onward, name) is not None
     assert onward.__version__.count(".") == 2
     gc.collect()
+
+
+@pytest.mark.parametrize("place", ["step", "workflow"])
+def test_sys_exit_in_a_step_or_workflow_ends_the_process_without_waiting(directory: str, place: str) -> None:
+    code = (
+        PREFIX
+        + """
+async def leave():
+    sys.exit(3)
+
+@workflow("leaves")
+async def leaves(ctx: Ctx) -> None:
+    await ctx.step("leave", leave) if sys.argv[2] == "step" else await leave()
+
+async def main():
+    # The limit of the test is shorter.
+    async with Onward.embedded(sys.argv[1], workflows=[leaves], shutdown_timeout=3600) as onward:
+        await (await onward.start(leaves)).result()
+asyncio.run(main())
+"""
+    )
+    run_python(code, directory, place, expect=3)
+
+
+def test_a_forked_child_that_leaves_the_block_ends_and_one_that_opens_it_works(directory: str) -> None:
+    output = run_python(
+        PREFIX
+        + """
+before = Onward.in_memory(workflows=[w])  # opened in the child alone
+
+async def child():
+    async with before:
+        run = await before.start(w)
+        await run.signal("go")
+        assert await run.result() == "end"
+
+async def main():
+    parent = os.getpid()
+    async with Onward.embedded(sys.argv[1], workflows=[w]) as onward:
+        run = await onward.start(w)
+        if os.fork() != 0:
+            assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
+            await run.signal("go")
+            print(await run.result())
+    if os.getpid() != parent:
+        os._exit(7)  # the event loop is that of the parent
+
+if os.fork() == 0:
+    asyncio.run(child())
+else:
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+    asyncio.run(main())
+""",
+        directory,
+    )
+    assert "end" in output.splitlines()  # from 3.12 with a warning about threads
+
+
+async def test_an_onward_is_opened_once_and_closed_in_its_loop() -> None:
+    onward = Onward.in_memory()
+    opening = await asyncio.gather(onward.open(), onward.open(), return_exceptions=True)
+    assert [type(found) for found in opening] == [Onward, ContextMisused]
+
+    def close() -> None:
+        with pytest.raises(ContextMisused):
+            asyncio.run(onward.close())
+
+    await asyncio.to_thread(close)
+    await onward.close()
+    with pytest.raises(ContextMisused) as caught:
+        await onward.open()
+    assert caught.value.hint
+
+
+async def test_options_that_are_wrong_are_refused_by_name() -> None:
+    options: list[tuple[str, Any]] = [("max_threads", 0), ("shutdown_timeout", None), ("retention_ms", [b""]), ("worflows", [])]
+    for name, value in options:
+        with pytest.raises(InvalidArguments, match=name):
+            await Onward.in_memory(**{name: value}).open()
+
+
+async def test_another_onward_is_refused_in_workflow_code() -> None:
+    @workflow("w")
+    async def w(ctx: Ctx) -> str:
+        try:
+            await onward.start("other")
+        except ContextMisused as error:
+            return str(error)
+        return "started"
+
+    async with opened(w) as onward, opened(w) as second:
+        assert "ctx.child" in await (await onward.start(w)).result()
+        assert "ctx.child" in await (await second.start(w)).result()

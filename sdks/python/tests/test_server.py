@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onward import Ctx, Onward, OnwardError, RunFailed, RunNotFound, TaskCtx, task, workflow
+from onward import Ctx, Onward, OnwardError, RunFailed, RunNotFound, TaskCtx, Unauthorized, task, workflow
 
 BINARY = os.environ.get("ONWARD_BIN", "")
 
@@ -121,11 +121,11 @@ async def test_keys_authenticate_and_scopes_limit(tmp_path: Path) -> None:
             assert await run.result() == "PAID POT 5"
             async with Onward.connect(server.url, key=reader) as readable:
                 assert (await readable.run("o-1").view()).status == "completed"
-                with pytest.raises(OnwardError) as refused:
+                with pytest.raises(Unauthorized) as refused:
                     await readable.start("order", "x")
                 assert refused.value.status == 403, refused.value
             for key, status in ((None, 401), ("onw_wrong", 400)):
-                with pytest.raises(OnwardError) as unknown:
+                with pytest.raises(Unauthorized) as unknown:
                     async with Onward.connect(server.url, key=key) as stranger:
                         await stranger.run("o-1").view()
                 assert unknown.value.status == status, unknown.value

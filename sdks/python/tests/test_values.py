@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, List, NamedTuple, Optional, TypedDict, Union
+from typing import Any, List, NamedTuple, NewType, Optional, TypedDict, Union
 
 import pytest
 from conftest import opened
@@ -90,6 +90,19 @@ class Options(TypedDict):
     photo: Photo
 
 
+class Node(TypedDict):
+    photos: "List[Photo]"
+    children: "List[Node]"
+
+
+class Pair(NamedTuple):
+    photo: Photo
+    rest: "Optional[Pair]" = None
+
+
+PhotoAlias = NewType("PhotoAlias", Photo)
+
+
 @dataclass
 class Tree:
     name: str
@@ -108,6 +121,13 @@ def test_annotated_types_are_made_from_json() -> None:
         (Options, {"photo": photo}, {"photo": Photo("a", 1)}),
         (Point, [1, photo], Point(1, Photo("a", 1))),
         (Tree, {"name": "a", "children": [{"name": "b"}]}, Tree("a", [Tree("b")])),
+        (Pair, [photo, [photo, None]], Pair(Photo("a", 1), Pair(Photo("a", 1)))),
+        (Node, {"photos": [photo], "children": []}, {"photos": [Photo("a", 1)], "children": []}),
+        (PhotoAlias, photo, Photo("a", 1)),
+        (Union[int, Photo], photo, Photo("a", 1)),
+        (Union[List[str], Photo], photo, Photo("a", 1)),
+        (Union[Photo, str], "a", "a"),
+        (Union[float, Photo], 1, 1),
     ]
     for annotation, found, wanted in cases:
         convert = converter(annotation)
@@ -122,6 +142,10 @@ def test_json_of_another_type_is_refused_with_its_path() -> None:
     with pytest.raises(ValueInvalid) as caught:
         convert([{"name": "a", "data": 1}, {"nme": 1}])
     assert caught.value.path == "$[1]" and "Photo" in caught.value.message
+    either = converter(Union[int, str, list[Photo]])
+    assert either is not None
+    with pytest.raises(ValueInvalid, match="an array"):
+        either({})
 
 
 async def test_values_of_calls_are_refused_with_their_name() -> None:
@@ -193,7 +217,7 @@ async def test_exceptions_with_strange_texts_become_failures() -> None:
 
 
 async def test_wrong_definitions_and_arguments_are_refused_with_a_hint() -> None:
-    from onward import InvalidArguments, Onward
+    from onward import InvalidArguments, Onward, RetryPolicy
 
     plain: Any = len
     with pytest.raises(InvalidArguments, match="parentheses"):
@@ -206,7 +230,22 @@ async def test_wrong_definitions_and_arguments_are_refused_with_a_hint() -> None
 
         function: Any = many
         task("t")(function)
+    with pytest.raises(InvalidArguments, match="takes 2 arguments"):
 
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        task("t")(add)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArguments, match="takes 2 arguments"):
+
+        async def by_name(ctx: Ctx, *, item: str) -> None: ...
+
+        workflow("w")(by_name)  # type: ignore[arg-type]
+
+    wrong_policies: list[dict[str, Any]] = [{"attempts": 0}, {"attempts": "3"}, {"growth": 0}, {"first_delay": None}]
+    for options in wrong_policies:
+        with pytest.raises(InvalidArguments):
+            RetryPolicy(**options)
     with pytest.raises(InvalidArguments, match="directory"):
         Onward.embedded("http://localhost")
     with pytest.raises(InvalidArguments, match="http://"):
@@ -235,4 +274,4 @@ async def test_wrong_definitions_and_arguments_are_refused_with_a_hint() -> None
         return found
 
     async with opened(w) as onward:
-        assert await (await onward.start(w)).result() == ["arguments_invalid"] * 8
+        assert await (await onward.start(w)).result() == ["value_invalid"] * 8

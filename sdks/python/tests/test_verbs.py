@@ -15,7 +15,9 @@ from onward import (
     Ctx,
     Decision,
     Failure,
+    Memo,
     OnwardError,
+    RandomGenerator,
     RetryPolicy,
     RunExists,
     RunFailed,
@@ -24,6 +26,7 @@ from onward import (
     task,
     workflow,
 )
+from onward.testing import Script
 
 
 async def test_steps_of_async_and_plain_functions_return_their_results() -> None:
@@ -61,6 +64,31 @@ async def test_a_step_is_retried_and_keeps_its_idempotency_key() -> None:
     assert await result_of(retries) == "done"
     assert [number for number, _ in seen] == [1, 2, 3]
     assert len({key for _, key in seen}) == 1
+
+
+async def test_a_kind_has_defaults_that_a_call_replaces() -> None:
+    attempts = {"default": 0, "own": 0}
+
+    @task("unsteady", retry=RetryPolicy(3, first_delay=0.001), priority=2)
+    async def unsteady(ctx: TaskCtx, of: str) -> int:
+        attempts[of] += 1
+        if attempts[of] < 3:
+            raise ConnectionError("busy")
+        return ctx.attempt
+
+    @workflow("unsteady-run", deadline=timedelta(days=2))
+    async def unsteady_run(ctx: Ctx) -> list[Any]:
+        try:
+            await ctx.task(unsteady, "own", retry=1)
+        except Failure as failure:
+            return [await ctx.task(unsteady, "default"), failure.message]
+        raise AssertionError
+
+    async with opened(unsteady_run, unsteady) as onward:
+        run = await onward.start(unsteady_run)
+        assert await run.result() == [3, "busy"]
+    with pytest.raises(TypeError, match="unexpected option 'retries'"):
+        task("wrong", retries=3)(lambda: None)  # type: ignore[call-arg]
 
 
 async def test_a_failed_step_raises_a_failure_with_type_message_and_stack() -> None:
@@ -190,6 +218,37 @@ async def test_time_randomness_and_uuids_are_the_same_in_every_replay() -> None:
     assert 0 <= number < 1 and 1 <= dice <= 10 and version == 3 and 0 <= bits < 2**64
 
 
+def test_numbers_of_a_seed_never_change() -> None:
+    """The numbers are those of the tests of onward-core and of the npm package."""
+    generator = RandomGenerator(1_234_567)
+    assert [generator.bits() for _ in range(2)] == [6457827717110365317, 3203168211198807973]
+    generator = RandomGenerator(42)
+    assert [generator.integer(-3, 7) for _ in range(8)] == [0, -2, 5, 1, -3, -1, 2, 5]
+    assert generator.float() == 0.3399310389170206
+    assert [generator.chance(0.25) for _ in range(8)] == [False, True, False, False, False, False, True, True]
+    assert generator.choice("abc") == "a"
+    items = list(range(8))
+    generator.shuffle(items)
+    assert items == [2, 5, 3, 4, 1, 0, 6, 7]
+    for refused in (lambda: generator.integer(3, 3), lambda: generator.chance(1.5), lambda: RandomGenerator(-1)):
+        with pytest.raises(ValueError):
+            refused()
+    with pytest.raises(IndexError):
+        generator.choice([])
+
+
+async def test_a_generator_draws_the_same_numbers_in_every_replay() -> None:
+    @workflow("draws")
+    async def draws(ctx: Ctx) -> list[float]:
+        generator = ctx.random_generator()
+        first = generator.integer(0, 2**64)
+        await ctx.sleep(0.005)
+        return [first, generator.float(), await ctx.step("draws", lambda: 1), generator.integer(0, 6)]
+
+    first, second, _, third = await result_of(draws)
+    assert 0 <= first < 2**64 and 0 <= second < 1 and 0 <= third < 6
+
+
 async def test_signals_are_received_polled_drained_and_matched() -> None:
     @workflow("signals")
     async def signals(ctx: Ctx) -> list[Any]:
@@ -269,6 +328,17 @@ async def test_state_and_attributes_are_seen_from_outside() -> None:
         assert [found["key"]["id"] for found in page["runs"]] == ["s"]
 
 
+async def test_a_run_is_canceled_at_its_deadline() -> None:
+    @workflow("waits")
+    async def waits(ctx: Ctx) -> None:
+        await ctx.signal("never").recv()
+
+    async with opened(waits) as onward:
+        run = await onward.start(waits, deadline=timedelta(milliseconds=20))
+        with pytest.raises(RunFailed, match="its deadline has passed"):
+            await run.result()
+
+
 async def test_children_return_results_and_failures() -> None:
     @workflow("child")
     async def child(ctx: Ctx, number: int) -> int:
@@ -322,6 +392,76 @@ async def test_queries_and_updates_reach_the_code() -> None:
         assert unknown.value.code == "query_unknown" or "other" in unknown.value.message
         await run.signal("end")
         assert await run.result() == 5
+
+
+@workflow("awaiting")
+async def awaiting(ctx: Ctx, how: str) -> int:
+    total = 0
+
+    async def add(numbers: list[int]) -> int:
+        nonlocal total
+        if not numbers:
+            raise Failure("nothing", code="nothing")
+        found = await asyncio.gather(*(ctx.step("weigh", abs, number) for number in numbers))
+        if len(found) > 1:
+            await ctx.signal("go").recv()
+        total += sum(found)
+        return total
+
+    async def never() -> None:
+        await ctx.sleep(3600)
+
+    ctx.update("add", add)
+    ctx.update("never", never)
+    await ctx.signal("end").recv()
+    if how == "continue":
+        await ctx.continue_as_new("finish")
+    if how == "finish":
+        await ctx.updates_finished()
+    return total
+
+
+async def test_handlers_of_updates_may_await_calls_and_several_are_in_flight() -> None:
+    async with opened(awaiting) as onward:
+        run = await onward.start(awaiting, "finish")
+        waiting = [asyncio.ensure_future(run.update("add", numbers)) for numbers in ([1, 2], [3, 4])]
+        assert await run.update("add", [10]) == 10
+        with pytest.raises(OnwardError) as caught:
+            await run.update("add", [])
+        assert caught.value.failure is not None and caught.value.failure.code == "nothing"
+        while len([wait for wait in (await run.view()).awaiting if wait["kind"] == "signal"]) < 3:
+            await asyncio.sleep(0.01)
+        await run.signal("end")
+        await run.signal("go")
+        await run.signal("go")
+        assert sorted(await asyncio.gather(*waiting)) in ([13, 20], [17, 20])
+        assert await run.result() == 20
+
+
+@pytest.mark.parametrize("how", ["leave", "continue"])
+async def test_an_update_in_flight_at_the_end_is_abandoned(how: str) -> None:
+    async with opened(awaiting) as onward:
+        run = await onward.start(awaiting, how)
+        waiting = asyncio.ensure_future(run.update("never"))
+        while not [wait for wait in (await run.view()).awaiting if wait["kind"] == "timer"]:
+            await asyncio.sleep(0.01)
+        await run.signal("end")
+        with pytest.raises(OnwardError) as caught:
+            await waiting
+        assert caught.value.failure is not None and caught.value.failure.code == "update_abandoned"
+        if how == "continue":
+            assert await run.update("add", [5]) == 5
+            await run.signal("end")
+        assert await run.result() == (5 if how == "continue" else 0)
+
+
+def test_awaiting_handlers_survive_crashes_everywhere() -> None:
+    script = Script(awaiting, "finish").update("add", [1, 2], after=1).update("add", [3], after=2)
+    script = script.signal("go", after=3).signal("end", after=4)
+    assert script.run().output == 6 and script.run().update(0) == 6 and script.run().update(1) == 3
+    script.crash_everywhere()
+    script.assert_deterministic()
+    script.schedules(10)
 
 
 async def test_compensations_run_latest_first_when_the_run_fails() -> None:
@@ -449,3 +589,34 @@ async def test_every_record_is_attached_before_the_end() -> None:
             records += [record async for record in attached]
             assert records == await run.log()
             assert [record async for record in run.attach()] == records, "of a closed run"
+
+
+async def test_an_equal_call_of_another_run_has_the_recorded_result() -> None:
+    ran: list[str] = []
+
+    @task("memo-fetch")
+    def fetch(url: str) -> int:
+        ran.append(url)
+        return len(ran)
+
+    @workflow("memo-pages")
+    async def pages(ctx: Ctx, url: str) -> list[int]:
+        def measure() -> int:
+            ran.append("step")
+            return len(ran)
+
+        return [
+            await ctx.task(fetch, url, memo=timedelta(hours=1)),
+            await ctx.task(fetch, "other", memo=Memo(3600, key=f"page/{url}")),
+            await ctx.step("measure", measure, input=url, memo=3600),
+        ]
+
+    async with opened(pages, fetch) as onward:
+        runs = [await onward.start(pages, "a") for _ in range(2)]
+        assert [await run.result() for run in runs] == [[1, 2, 3], [1, 2, 3]]
+        assert await onward.invalidate_memos(prefix="page/") == 1
+        assert await onward.invalidate_memos("page/a") == 0
+        run = await onward.start(pages, "a")
+        assert await run.result() == [1, 4, 3]
+        with pytest.raises(OnwardError, match="either a `key` or a `prefix`"):
+            await onward.invalidate_memos()

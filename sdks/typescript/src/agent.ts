@@ -2,34 +2,22 @@
 
 import { Ctx, type Effect } from "./ctx.js";
 import type { Entry } from "./documents.js";
-import { Failure } from "./errors.js";
 import type { TaskCtx } from "./jobs.js";
 import { encode, encodeArguments } from "./json.js";
-import { nameOf, workflow, type types, type Workflow, type WorkflowName, type WorkflowOptions } from "./names.js";
-import { optionalMs, retryArgument, type Budget, type Duration, type Retry } from "./options.js";
+import { nameOf, workflow, type Input, type Recorded, type types, type Workflow, type WorkflowName, type WorkflowOptions } from "./names.js";
+import { memoArgument, optionalMs, retryArgument, type Budget, type Duration, type Memo, type Retry } from "./options.js";
 import type { Run } from "./run.js";
+import { jsonSchemaOf, validated, type Schema } from "./schema.js";
 
-/** A schema of zod, valibot, arktype or another library: https://standardschema.dev. */
-export interface StandardSchema<Output = unknown> {
-  readonly "~standard": {
-    readonly version: 1;
-    readonly vendor: string;
-    readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
-    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
-    readonly jsonSchema?: { readonly input: (options: { target: "draft-2020-12" }) => Record<string, unknown> };
-  };
-}
-
-type StandardResult<Output> =
-  | { readonly value: Output; readonly issues?: undefined }
-  | { readonly issues: readonly { readonly message: string; readonly path?: readonly (PropertyKey | { key: PropertyKey })[] | undefined }[] };
+/** The role of an entry of a conversation: one of the usual ones, or another name. */
+export type Role = "system" | "user" | "assistant" | "tool" | (string & {});
 
 /** Settings of a tool. */
 export interface ToolOptions<A> {
   /** What the tool does: the model reads it. */
   description: string;
   /** The arguments: a schema of zod, valibot or arktype, or a JSON schema. */
-  input: StandardSchema<A> | Record<string, unknown>;
+  input: Schema<A>;
   /** The JSON schema for the model, if the library of `input` cannot make one. */
   jsonSchema?: Record<string, unknown>;
   effect?: Effect;
@@ -58,23 +46,8 @@ export function tool<A = Record<string, unknown>>(name: string, options: ToolOpt
   if (typeof code !== "function") throw new TypeError(`tool \`${name}\` needs a function`);
   if (!options.description) throw new TypeError(`tool \`${name}\` needs a description: the model reads it`);
   const { input } = options;
-  const checked = async (args: unknown, task: TaskCtx): Promise<unknown> => code((await validated(name, input, args)) as A, task);
+  const checked = async (args: unknown, task: TaskCtx): Promise<unknown> => code((await validated({ message: `the arguments of \`${name}\` do not fit` }, input, args)) as A, task);
   return { name, options: options as ToolOptions<unknown>, code: checked };
-}
-
-async function validated(name: string, schema: ToolOptions<unknown>["input"], args: unknown): Promise<unknown> {
-  if (!isStandard(schema)) return args;
-  const result = await schema["~standard"].validate(args);
-  if (result.issues === undefined) return result.value;
-  const issues = result.issues.map(({ message, path }) => {
-    const keys = (path ?? []).map((part) => String(typeof part === "object" ? part.key : part));
-    return keys.length === 0 ? message : `${keys.join(".")}: ${message}`;
-  });
-  throw new Failure(`the arguments of \`${name}\` do not fit: ${issues.join("; ")}`, { retryable: false });
-}
-
-function isStandard(schema: object): schema is StandardSchema {
-  return "~standard" in schema;
 }
 
 /** @internal Returns the settings of a tool for the bridge. */
@@ -93,19 +66,7 @@ export function toolArguments({ name, options }: Tool): Record<string, unknown> 
 
 /** Returns what a model sees of a tool. */
 function shownTool({ name, options }: Pick<Tool, "name" | "options">): Record<string, unknown> {
-  return { name, description: options.description, input: JSON.stringify(jsonSchemaOf(name, options)) };
-}
-
-function jsonSchemaOf(name: string, { input, jsonSchema }: ToolOptions<unknown>): Record<string, unknown> {
-  if (jsonSchema !== undefined) return jsonSchema;
-  if (!isStandard(input)) return input;
-  const converter = input["~standard"].jsonSchema;
-  if (converter === undefined) {
-    const vendor = input["~standard"].vendor;
-    throw new TypeError(`${vendor} cannot make the JSON schema of tool \`${name}\`: pass it as \`jsonSchema\``);
-  }
-  const { $schema: _, ...schema } = converter.input({ target: "draft-2020-12" });
-  return schema;
+  return { name, description: options.description, input: JSON.stringify(jsonSchemaOf(`tool \`${name}\``, options.input, options.jsonSchema)) };
 }
 
 /** A part of a message. */
@@ -173,6 +134,8 @@ export interface ModelOptions {
   at?: string;
   /** Cuts longer texts in the middle. */
   truncateAt?: number;
+  /** Uses the answer to an equal call of another run. */
+  memo?: Memo;
   /** Further fields of the request to the provider. */
   extra?: Record<string, unknown>;
 }
@@ -205,7 +168,7 @@ export class AgentCtx extends Ctx {
   }
 
   /** Appends an entry to the conversation and returns its id; with a key, only once. */
-  append(role: "user" | "assistant" | "tool" | "system", content: unknown, options: { key?: string } = {}): string {
+  append(role: Role, content: unknown, options: { key?: string } = {}): string {
     const args = encodeArguments({ role, content, key: options.key }, "an entry of the conversation");
     return (this.#run.value("append", args) as { entry: string }).entry;
   }
@@ -240,13 +203,13 @@ export class AgentCtx extends Ctx {
   }
 
   /** Ends the turn; another agent continues the conversation as the same run. */
-  handoff<I>(to: WorkflowName<I, unknown>, input?: I): Promise<never> {
+  handoff<I>(to: WorkflowName<I, unknown>, ...[input]: Input<I, never>): Promise<never> {
     return this.#leave("handoff", { kind: nameOf(to), input: input ?? null }, "the input of agent", nameOf(to));
   }
 
   /** Sends the conversation to a model. Its text streams to readers while it arrives. */
   llm(model: string, options: ModelOptions = {}): Promise<ModelReply> {
-    const { system, tools, toolChoice, maxTokens, temperature, ask, at, truncateAt, extra } = options;
+    const { system, tools, toolChoice, maxTokens, temperature, ask, at, truncateAt, memo, extra } = options;
     const args = {
       model,
       system,
@@ -257,6 +220,7 @@ export class AgentCtx extends Ctx {
       ask,
       at,
       truncate_at: truncateAt,
+      memo: memoArgument(memo),
       extra: extra && Object.fromEntries(Object.entries(extra).map(([field, value]) => [field, encode(value, "the field", field)])),
     };
     const reply = (document: unknown): ModelReply => new ModelReply(document);
@@ -284,7 +248,7 @@ export function agent<I, O>(
   kind: string,
   code: (ctx: AgentCtx, input: I) => O | PromiseLike<O>,
   options: WorkflowOptions = {},
-): Workflow<I, Awaited<O>> {
+): Workflow<I, Recorded<Awaited<O>>> {
   const defined = workflow(kind, code as (ctx: Ctx, input: I) => O | PromiseLike<O>, options);
   return Object.assign(defined, { isAgent: true as const });
 }

@@ -17,7 +17,7 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Ctx } from "./ctx.js";
-import { Failure, OnwardError } from "./errors.js";
+import { Failure, OnwardError, isError } from "./errors.js";
 import { inCode, setStandIn } from "./guard.js";
 import type { StepCtx } from "./jobs.js";
 import type { Duration, Retry } from "./options.js";
@@ -148,12 +148,13 @@ function modelStep(scope: Scope, name: string, call: (step: StepCtx) => Promise<
 
 /** Returns an error of a request with what is known of its response. */
 function requestFailure(error: unknown): unknown {
-  const { isRetryable, statusCode, responseHeaders } = error as {
+  if (!isError(error)) return error;
+  const { isRetryable, statusCode, responseHeaders } = error as Error & {
     isRetryable?: unknown;
     statusCode?: unknown;
     responseHeaders?: Record<string, string>;
   };
-  if (!(error instanceof Error) || typeof isRetryable !== "boolean") return error;
+  if (typeof isRetryable !== "boolean") return error;
   const seconds = Number(responseHeaders?.["retry-after"] ?? Number.NaN);
   return new Failure(`${error.name}: ${error.message}`, {
     retryable: isRetryable,

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The command `onward`: `npx onward dev` starts a server, and every other command of it works, too. */
+/** The command `onward`: `npx --no-install onward dev` starts a server, and every other command of it works, too. */
 
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";

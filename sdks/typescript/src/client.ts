@@ -1,15 +1,16 @@
 /** Starting runs and reading, signaling and ending them. */
 
-import { AgentCtx, agentArguments, toolArguments, type Agent, type Tool } from "./agent.js";
+import { AgentCtx, agentArguments, toolArguments, type Agent, type Role, type Tool } from "./agent.js";
 import { attributeArgument, optionalMs, typedAttribute, type AttributeValue, type Budget, type Duration } from "./options.js";
 import { Ctx, taskArguments, type TaskOptions } from "./ctx.js";
 import { summaryOf, viewOf, type HeadDocument, type RunSummary, type ViewDocument, type Entry, type EntryPage, type LiveFrame, type LogRecord, type Receipt, type RunStatus, type RunView, type TaskView } from "./documents.js";
-import { OnwardError, WorkflowMisuse, failureText, type ErrorDocument, type FailureDocument } from "./errors.js";
+import { Failure, OnwardError, WorkflowMisuse, failureText, type ErrorDocument, type FailureDocument } from "./errors.js";
 import { inCode } from "./guard.js";
 import { Host, toolKey, versionKey, type Code } from "./host.js";
 import type { TaskCtx } from "./jobs.js";
-import { encodeArguments } from "./json.js";
-import { nameOf, type Input, type SignalName, type Task, type TaskName, type Workflow, type WorkflowName } from "./names.js";
+import { encode, encodeArguments } from "./json.js";
+import type { Middleware } from "./middleware.js";
+import { checkOption, nameOf, namedSchemas, taskDefaults, type Input, type SignalName, type Task, type TaskName, type Workflow, type WorkflowName } from "./names.js";
 
 
 /** A definition with any types. */
@@ -42,6 +43,8 @@ export interface WorkerOptions {
   retention?: Duration;
   /** The time that steps and tasks get to end when this is closed; ten seconds by default. */
   shutdownTimeout?: Duration;
+  /** Code around runs and attempts; the first one is the outermost. */
+  middleware?: readonly Middleware[];
   /** Replays runs beside their execution, to find code that is not deterministic. */
   checkReplay?: "off" | "doubling" | "every";
   /** Models and their providers, as in the tables `models` and `providers` of the settings file. */
@@ -64,10 +67,19 @@ export interface StartOptions {
   version?: string;
   attributes?: Record<string, AttributeValue>;
   budget?: Budget;
+  /** Cancels the run after this time; time while it is paused does not count. */
+  deadline?: Duration;
   /** The header `traceparent` of the caller. */
   trace?: string;
   /** A signal that is sent with the start. */
-  signal?: { name: string; payload?: unknown; id?: string };
+  signal?: SentSignal;
+}
+
+/** A signal of a caller. With an id, it arrives once, however often it is sent. */
+export interface SentSignal {
+  name: string;
+  payload?: unknown;
+  id?: string;
 }
 
 /** An id makes a repeat of a request harmless. */
@@ -128,11 +140,17 @@ export class Onward implements AsyncDisposable {
 
   /** Starts a run. */
   async start<I, O>(workflow: WorkflowName<I, O>, ...[input, options = {}]: Input<I, StartOptions>): Promise<RunHandle<O>> {
-    const { attributes, signal, ...others } = options;
-    const named = Object.entries(attributes ?? {}).map(([name, value]) => [name, attributeArgument(value)]);
-    const sent = signal && { name: signal.name, value: signal.payload ?? null, id: signal.id };
-    const args = { kind: nameOf(workflow), input: input ?? null, ...others, attributes: Object.fromEntries(named), signal: sent };
-    const { id } = await this.#request<{ id: string }>("start", args, "the input of workflow", nameOf(workflow));
+    const { attributes, signal, deadline, ...others } = options;
+    const named = Object.entries(attributes ?? {}).map(([name, value]) => [name, attributeArgument(name, value)]);
+    const args = {
+      kind: nameOf(workflow),
+      input: input ?? null,
+      ...others,
+      attributes: Object.fromEntries(named) as object,
+      signal: signalArgument(signal),
+      deadline_ms: optionalMs(deadline, "deadline"),
+    };
+    const { id } = await this.request<{ id: string }>("start", args, "the input of workflow", nameOf(workflow));
     return this.run(id);
   }
 
@@ -144,7 +162,7 @@ export class Onward implements AsyncDisposable {
   /** Queues a task without a workflow. */
   async startTask<I, O>(task: TaskName<I, O>, ...[input, options = {}]: Input<I, TaskOptions & RequestOptions>): Promise<TaskHandle<O>> {
     const args = { ...taskArguments(nameOf(task), input, options), id: options.id };
-    const { id } = await this.#request<{ id: string }>("start_task", args, "the input of task", nameOf(task));
+    const { id } = await this.request<{ id: string }>("start_task", args, "the input of task", nameOf(task));
     return this.task(id);
   }
 
@@ -153,9 +171,9 @@ export class Onward implements AsyncDisposable {
     return new TaskHandle<O>(this, id);
   }
 
-  /** Approves what a run asks; `approval` is the id that `ctx.approval(..)` has. */
-  approve(approval: string, options: DecideOptions = {}): Promise<Receipt> {
-    return this.execute("approve", { approval, ...decided(options) });
+  /** Approves what a run asks; `approval` is the id that `ctx.approval(..)` has, and `answer` what it requires. */
+  approve(approval: string, options: DecideOptions & { answer?: unknown } = {}): Promise<Receipt> {
+    return this.execute("approve", { approval, answer: options.answer, ...decided(options) });
   }
 
   /** Disapproves what a run asks. */
@@ -165,13 +183,13 @@ export class Onward implements AsyncDisposable {
 
   /** Resolves a promise; `promise` is the id that `ctx.promise(..)` has. */
   resolve(promise: string, value?: unknown, options: RequestOptions = {}): Promise<Receipt> {
-    return this.#request("resolve", { promise, value: value ?? null, ...options }, "the value of promise", promise);
+    return this.request("resolve", { value: value ?? null, promise, ...options }, "the value of promise", promise);
   }
 
   /** Rejects a promise: the code that awaits it gets this error. */
   reject(promise: string, error: unknown, options: RequestOptions = {}): Promise<Receipt> {
     const failure: unknown = JSON.parse(failureText(error));
-    return this.#request("reject", { promise, failure, ...options }, "the failure of promise", promise);
+    return this.request("reject", { failure, promise, ...options }, "the failure of promise", promise);
   }
 
   /** Iterates over the runs that match, latest first. */
@@ -181,7 +199,7 @@ export class Onward implements AsyncDisposable {
       kind,
       statuses: status,
       versions: version === undefined ? undefined : [version],
-      attributes: Object.entries(attributes ?? {}).map(([name, value]) => ({ name, values: [typedAttribute(value)] })),
+      attributes: Object.entries(attributes ?? {}).map(([name, value]) => ({ name, values: [typedAttribute(name, value)] })),
     };
     let cursor: string | null | undefined;
     do {
@@ -192,11 +210,22 @@ export class Onward implements AsyncDisposable {
   }
 
   /**
+   * Invalidates the memo with a key, or all whose keys begin with a prefix; returns how many there were. With `run`, memos of the
+   * tree of that run are meant, otherwise those of the namespace.
+   */
+  async invalidateMemos(which: ({ key: string } | { prefix: string }) & { run?: string }): Promise<number> {
+    const [key, is_prefix] = "prefix" in which ? [which.prefix, true] : [which.key, false];
+    const reply = await this.execute<{ invalidated: number }>("invalidate_memos", { key, is_prefix, run: which.run });
+    return reply.invalidated;
+  }
+
+  /**
    * Makes a request of the API by its name, with its own documents: `count_runs`, `list_approvals`,
    * `delete_run`, `read_timeline`, `list_workers`, ..
    */
-  execute<T = Receipt>(verb: string, args: Record<string, unknown> = {}): Promise<T> {
-    return this.#request<T>(verb, args, "the arguments of", verb);
+  async execute<T = Receipt>(verb: string, args: Record<string, unknown> = {}): Promise<T> {
+    if (inCode()) throw inWorkflow(verb);
+    return this.#host.reply<T>(verb, encode(args, "the request", verb));
   }
 
   /**
@@ -224,15 +253,10 @@ export class Onward implements AsyncDisposable {
     return this.#host.stats();
   }
 
-  async #request<T>(verb: string, args: object, what: string, name: string): Promise<T> {
+  /** @internal Makes a request; a value that is refused is `what`. */
+  async request<T>(verb: string, args: object, what: string, name: string): Promise<T> {
     if (inCode()) throw inWorkflow(verb);
-    const text = encodeArguments(args, what, name);
-    const [ok, value] = await new Promise<[boolean, unknown]>((replied) => {
-      this.#host.request(verb, text, { reply: (ok, value) => replied([ok, value]) });
-    });
-    // Made here, its stack names those who wait.
-    if (!ok) throw OnwardError.of(value as ErrorDocument);
-    return value as T;
+    return this.#host.reply<T>(verb, encodeArguments(args, what, name));
   }
 }
 
@@ -249,22 +273,50 @@ interface RunPage {
   next: string | null;
 }
 
-/** How far a run came that was executed on demand. */
+/** The state of a run after it was executed on demand. */
 export interface Driven<O> {
   state: "waiting" | "paused" | "ended";
+  /** The result, if the run has completed. */
+  output: O | undefined;
+  /** Why it failed or was canceled. */
+  failure: Failure | undefined;
+}
+
+interface DrivenDocument<O> {
+  state: Driven<O>["state"];
   output: O | null;
   failure: FailureDocument | null;
 }
 
-/** A run. */
-export class RunHandle<O = unknown> {
-  readonly #onward: Onward;
+/** A run or task, by its id. */
+abstract class Handle {
   readonly id: string;
+  readonly #onward: Onward;
+  readonly #what: "run" | "task";
 
   /** @internal */
-  constructor(onward: Onward, id: string) {
-    this.#onward = onward;
+  constructor(onward: Onward, what: "run" | "task", id: string) {
     this.id = id;
+    this.#onward = onward;
+    this.#what = what;
+  }
+
+  /** @internal The engine or server that has it. */
+  protected get onward(): Onward {
+    return this.#onward;
+  }
+
+  /** @internal Makes a request about it; a value that is refused is `what`. */
+  protected request<T>(verb: string, args: object = {}, what = "the request", name = verb): Promise<T> {
+    return this.#onward.request<T>(verb, { [this.#what]: this.id, ...args }, what, name);
+  }
+}
+
+/** A run. */
+export class RunHandle<O = unknown> extends Handle {
+  /** @internal */
+  constructor(onward: Onward, id: string) {
+    super(onward, "run", id);
   }
 
   /**
@@ -273,37 +325,37 @@ export class RunHandle<O = unknown> {
    * @throws {RunFailed} with the failure, if the run failed, was canceled or terminated.
    */
   result(): Promise<O> {
-    return this.#do<O>("result", {});
+    return this.request<O>("result");
   }
 
   /** Sends a signal. With an id, it arrives once, however often it is sent. */
-  signal<T>(name: SignalName<T>, payload?: T, options: RequestOptions = {}): Promise<Receipt> {
-    return this.#do("signal", { name: nameOf(name), value: payload ?? null, ...options });
+  async signal<T>(name: SignalName<T>, ...[payload, options = {}]: Input<T, RequestOptions>): Promise<Receipt> {
+    return this.request("signal", { value: payload ?? null, name: nameOf(name), ...options }, "the payload of signal", nameOf(name));
   }
 
   /** Sends a message: to a run that spawned children or is one, or to an agent. */
   message(value: unknown, options: RequestOptions = {}): Promise<Receipt> {
-    return this.#do("message", { value: value ?? null, ...options });
+    return this.request("message", { value: value ?? null, ...options }, "a message to run", this.id);
   }
 
   /** Appends an entry to the conversation of an agent. */
-  append(role: string, content: unknown, options: RequestOptions = {}): Promise<Receipt> {
-    return this.#do("append", { role, content, ...options });
+  append(role: Role, content: unknown, options: RequestOptions = {}): Promise<Receipt> {
+    return this.request("append", { content: content ?? null, role, ...options }, "an entry of run", this.id);
   }
 
   /** Reads the memory of the code. */
   query<T = unknown>(name: string, input?: unknown): Promise<T> {
-    return this.#do<T>("query", { name, input: input ?? null });
+    return this.request<T>("query", { input: input ?? null, name }, "the input of query", name);
   }
 
   /** Changes the memory of the code and waits for the answer. */
   update<T = unknown>(name: string, input?: unknown, options: RequestOptions = {}): Promise<T> {
-    return this.#do<T>("update", { name, input: input ?? null, ...options });
+    return this.request<T>("update", { input: input ?? null, name, ...options }, "the input of update", name);
   }
 
   /** Returns the run as it is now. */
   async view(): Promise<RunView> {
-    return viewOf(await this.#do<ViewDocument>("view", {}));
+    return viewOf(await this.request<ViewDocument>("view"));
   }
 
   /** Returns whether the run waits, has ended, .. */
@@ -318,58 +370,58 @@ export class RunHandle<O = unknown> {
 
   /** Waits until the run has one of these states, or is closed. */
   async waitForStatus(...status: RunStatus[]): Promise<RunView> {
-    return viewOf(await this.#do<ViewDocument>("wait", { status }));
+    return viewOf(await this.request<ViewDocument>("wait", { status }));
   }
 
   /** Waits until the code has set a state value (to `value`, if it is given), or the run is closed. */
   async waitForState(key: string, value?: unknown): Promise<RunView> {
-    return viewOf(await this.#do<ViewDocument>("wait", { state: { key, value } }));
+    return viewOf(await this.request<ViewDocument>("wait", { state: { key, value } }, "state", key));
   }
 
   /** Asks the run to end: its code can clean up. */
   cancel(reason = ""): Promise<Receipt> {
-    return this.#do("cancel", { reason });
+    return this.request("cancel", { reason });
   }
 
   /** Ends the run at once. */
   terminate(reason = ""): Promise<Receipt> {
-    return this.#do("terminate", { reason });
+    return this.request("terminate", { reason });
   }
 
   pause(reason = ""): Promise<Receipt> {
-    return this.#do("pause", { reason });
+    return this.request("pause", { reason });
   }
 
   resume(options: { budget?: Budget } = {}): Promise<Receipt> {
-    return this.#do("resume", options);
+    return this.request("resume", options);
   }
 
   /** Continues a failed run from its failure. */
   async retry(options: RequestOptions & { reason?: string; includeOutcomeUnknown?: boolean } = {}): Promise<void> {
     const { includeOutcomeUnknown, ...others } = options;
-    await this.#do("retry", { ...others, include_outcome_unknown: includeOutcomeUnknown });
+    await this.request("retry", { ...others, include_outcome_unknown: includeOutcomeUnknown });
   }
 
   /** Starts a run that continues from a copy of the log. */
   async fork(options: ForkOptions = {}): Promise<RunHandle<O>> {
-    const { id } = await this.#do<{ id: string }>("fork", forkArguments(options));
-    return new RunHandle<O>(this.#onward, id);
+    const { id } = await this.request<{ id: string }>("fork", forkArguments(options));
+    return new RunHandle<O>(this.onward, id);
   }
 
   /** Forks the run and ends it. */
   async reset(options: ForkOptions = {}): Promise<RunHandle<O>> {
-    const { id } = await this.#do<{ id: string }>("reset", forkArguments(options));
-    return new RunHandle<O>(this.#onward, id);
+    const { id } = await this.request<{ id: string }>("reset", forkArguments(options));
+    return new RunHandle<O>(this.onward, id);
   }
 
   /** Returns the events of a generation; of the current one by default. */
   log(options: { generation?: number } = {}): Promise<LogRecord[]> {
-    return this.#do("log", options);
+    return this.request("log", options);
   }
 
   /** Returns a page of the conversation of an agent. */
   entries(options: { limit?: number; before?: string; leaf?: string } = {}): Promise<EntryPage> {
-    return this.#do("entries", options);
+    return this.request("entries", options);
   }
 
   /** Iterates over the whole conversation, latest first. */
@@ -384,52 +436,43 @@ export class RunHandle<O = unknown> {
 
   /** Iterates over what happens in the run, until it is closed. */
   watch(options: { from?: number; after?: { generation: number; index: number } } = {}): AsyncIterableIterator<LiveFrame> {
-    return this.#onward.stream("watch", { run: this.id, ...options });
+    return this.onward.stream("watch", { run: this.id, ...options });
   }
 
   /** Iterates over what tasks emit, until the run is closed. */
   stream(options: { offset?: string } = {}): AsyncIterableIterator<LiveFrame> {
-    return this.#onward.stream("stream", { run: this.id, ...options });
+    return this.onward.stream("stream", { run: this.id, ...options });
   }
 
   /** Iterates over the events of the log, also those that come later. */
   attach(options: { from?: number } = {}): AsyncIterableIterator<LogRecord> {
-    return this.#onward.stream("attach", { run: this.id, ...options });
+    return this.onward.stream("attach", { run: this.id, ...options });
   }
 
   /** Executes the run here until it waits, is paused or has ended, where runs are executed on demand (`onDemand`). */
-  drive(options: { signal?: { name: string; payload?: unknown; id?: string } } = {}): Promise<Driven<O>> {
-    const { signal } = options;
-    return this.#do("drive", { signal: signal && { name: signal.name, value: signal.payload ?? null, id: signal.id } });
-  }
-
-  #do<T>(verb: string, args: object): Promise<T> {
-    return this.#onward.execute<T>(verb, { run: this.id, ...args });
+  async drive(options: { signal?: SentSignal } = {}): Promise<Driven<O>> {
+    return drivenOf(await this.request<DrivenDocument<O>>("drive", { signal: signalArgument(options.signal) }));
   }
 }
 
 /** A standalone task. */
-export class TaskHandle<O = unknown> {
-  readonly #onward: Onward;
-  readonly id: string;
-
+export class TaskHandle<O = unknown> extends Handle {
   /** @internal */
   constructor(onward: Onward, id: string) {
-    this.#onward = onward;
-    this.id = id;
+    super(onward, "task", id);
   }
 
   /** Waits for the result. */
   result(): Promise<O> {
-    return this.#onward.execute<O>("task_result", { task: this.id });
+    return this.request<O>("task_result");
   }
 
   view(): Promise<TaskView> {
-    return this.#onward.execute<TaskView>("task_view", { task: this.id });
+    return this.request<TaskView>("task_view");
   }
 
   cancel(reason = ""): Promise<Receipt> {
-    return this.#onward.execute("task_cancel", { task: this.id, reason });
+    return this.request("task_cancel", { reason });
   }
 }
 
@@ -486,6 +529,15 @@ class Items<T> implements AsyncIterableIterator<T> {
   }
 }
 
+function signalArgument(signal: SentSignal | undefined): object | undefined {
+  return signal && { value: signal.payload ?? null, name: signal.name, id: signal.id };
+}
+
+function drivenOf<O>({ state, output, failure }: DrivenDocument<O>): Driven<O> {
+  const hasCompleted = state === "ended" && failure === null;
+  return { state, output: hasCompleted ? (output as O) : undefined, failure: failure === null ? undefined : Failure.of(failure) };
+}
+
 function decided({ feedback, decidedBy, id }: DecideOptions): Record<string, unknown> {
   return { feedback, decided_by: decidedBy, id };
 }
@@ -502,6 +554,8 @@ function forkArguments({ dropSignals, restartChildren, includeOutcomeUnknown, ..
 /** @internal Returns the settings of the bridge. */
 export function settingsOf(store: string, options: ConnectOptions): { shutdown_timeout_ms: number | undefined; [name: string]: unknown } {
   const all = options.workflows ?? [];
+  checkOption("workflows", all);
+  checkOption("tasks", options.tasks ?? []);
   // The first of a kind is its current code; the others are the code of other versions.
   const others = all.filter((workflow, index) => all.slice(0, index).some((first) => isOtherVersion(first, workflow)));
   const kinds = all.filter((workflow) => !others.includes(workflow)).map((current) => ({
@@ -514,12 +568,16 @@ export function settingsOf(store: string, options: ConnectOptions): { shutdown_t
       .concat(current.options.previous ?? []),
     record_inputs: current.options.recordInputs,
     internal: current.options.internal,
+    defaults: { deadline_ms: optionalMs(current.options.deadline, "deadline") },
     input_schema: current.options.inputSchema,
     output_schema: current.options.outputSchema,
+    signals: namedSchemas("signal", current.options.signals),
+    updates: namedSchemas("update", current.options.updates),
   }));
   const tasks = (options.tasks ?? []).map(({ kind, options }) => ({
     kind,
     internal: options.internal,
+    defaults: taskDefaults(options),
     input_schema: options.inputSchema,
     output_schema: options.outputSchema,
   }));
@@ -544,6 +602,7 @@ export function settingsOf(store: string, options: ConnectOptions): { shutdown_t
     retention_ms: optionalMs(options.retention, "retention"),
     shutdown_timeout_ms: optionalMs(options.shutdownTimeout, "shutdownTimeout"),
     check_replay: options.checkReplay,
+    middleware: (options.middleware?.length ?? 0) > 0,
   };
 }
 
@@ -571,7 +630,7 @@ export function codeOf(options: WorkerOptions): Code {
   for (const { kind, options: { tools = [] } } of options.agents ?? []) {
     for (const { name, code } of tools) tasks.set(toolKey(kind, name), code);
   }
-  return { workflows, tasks, context: (run) => (run.info.is_agent ? new AgentCtx(run) : new Ctx(run)) };
+  return { workflows, tasks, context: (run) => (run.info.is_agent ? new AgentCtx(run) : new Ctx(run)), middlewares: options.middleware ?? [] };
 }
 
 /** Any other text is the name of a directory. */

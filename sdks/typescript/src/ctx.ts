@@ -1,21 +1,27 @@
 /** The context of workflow code: everything that reaches outside of it. */
 
-import { Failure, OnwardError } from "./errors.js";
+import { AsyncResource } from "node:async_hooks";
+import { Failure, OnwardError, type Canceled } from "./errors.js";
 import { encode, encodeArguments } from "./json.js";
 import type { StepCtx } from "./jobs.js";
-import { nameOf, type Input, type SignalName, type TaskName, type WorkflowName } from "./names.js";
+import { nameOf, taskDefaults, type Input, type Recorded, type SignalName, type TaskDefaults, type TaskName, type WorkflowName } from "./names.js";
 import {
   attributeArgument,
   milliseconds,
+  memoArgument,
   optionalMs,
   retryArgument,
   type AttributeValue,
   type Budget,
   type BudgetUse,
   type Duration,
+  type Memo,
   type Retry,
 } from "./options.js";
+import { RandomGenerator } from "./random.js";
+import { recordedInput } from "./middleware.js";
 import { isAnswer, type Handler, type Run } from "./run.js";
+import { jsonSchemaOf, validatedNow, type Schema } from "./schema.js";
 
 /** Options of {@link Ctx.step}. */
 export interface StepOptions {
@@ -27,29 +33,21 @@ export interface StepOptions {
   input?: unknown;
   /** Records the input, to be read by people. */
   record?: boolean;
+  /** Uses the result of an equal step of another run. */
+  memo?: Memo;
 }
 
 /** What a repeated attempt of a task does. */
 export type Effect = "pure" | "keyed" | "at_least_once" | "at_most_once";
 
 /** Options of {@link Ctx.task}. */
-export interface TaskOptions {
-  queue?: string;
-  /** Higher first. */
-  priority?: number;
-  retry?: Retry;
-  /** The time that one attempt may take. */
-  timeout?: Duration;
-  /** The time for all attempts and the delays between them. */
-  totalTimeout?: Duration;
-  /** The time until the first attempt starts. */
-  queuedTimeout?: Duration;
-  /** An attempt without a heartbeat for this long counts as lost. */
-  heartbeat?: Duration;
+export interface TaskOptions extends TaskDefaults {
   idempotencyKey?: string;
   /** The task reports costs, so it does not start when the budget is exhausted. */
   costs?: boolean;
   effect?: Effect;
+  /** Uses the result of an equal task of another run; not for a task that runs at most once. */
+  memo?: Memo;
 }
 
 /** Options of {@link Ctx.child}. */
@@ -73,6 +71,20 @@ export interface ApprovalOptions {
   notByRequester?: boolean;
   /** Without a decision for this long, it is disapproved as expired. */
   within?: Duration;
+}
+
+/** Options of {@link Ctx.approval} with a structured answer. */
+export interface AnswerOptions<A> extends ApprovalOptions {
+  /** The answer that approving needs: a schema of zod, valibot or arktype, or a JSON schema. It is checked where it enters. */
+  answer: Schema<A>;
+  /** The JSON schema of the answer, if the library of `answer` cannot make one. */
+  jsonSchema?: Record<string, unknown>;
+}
+
+/** The decision about an approval that requires a structured answer. */
+export interface Answered<A> extends Decision {
+  /** The answer; `undefined` if it was not approved. */
+  answer: A | undefined;
 }
 
 /** The decision about an approval. */
@@ -100,7 +112,7 @@ export type Cancelable<T> = Promise<T> & {
 /** A child that runs. */
 export type Child<T> = Cancelable<T> & {
   readonly runId: string;
-  signal<P>(name: SignalName<P>, payload?: P): void;
+  signal<P>(name: SignalName<P>, ...[payload]: Input<P, never>): void;
 };
 
 /**
@@ -152,14 +164,24 @@ export class Ctx {
 
   // ---- steps and tasks
 
+  #stepArguments(name: string, { retry, timeout, input, record, memo }: StepOptions): string {
+    const { middlewares } = this.#run;
+    const isShown = input !== undefined && middlewares.length > 0;
+    const record_as = isShown ? recordedInput(middlewares, name, JSON.parse(encode(input, "the input of step", name))) : undefined;
+    const timeout_ms = optionalMs(timeout, "timeout");
+    const args = { name, retry: retryArgument(retry), timeout_ms, input, record, record_as, memo: memoArgument(memo) };
+    return encodeArguments(args, "the input of step", name);
+  }
+
   /**
    * Runs a function in this process and records its result. A recorded step never runs again; one that was running when the
    * process died may run again.
    */
-  step<T>(name: string, code: (step: StepCtx) => T | PromiseLike<T>, options?: StepOptions): Promise<Awaited<T>> {
+  step<T>(name: string, code: (step: StepCtx) => T | PromiseLike<T>, options?: StepOptions): Promise<Recorded<Awaited<T>>> {
+    if (typeof name !== "string") throw new TypeError(`the name of a step is text, not ${typeof name}`);
     if (typeof code !== "function") throw new TypeError(`step \`${name}\` needs a function`);
-    const args = options === undefined ? `{"name":${encode(name, "the name of a step")}}` : stepArguments(name, options);
-    return this.#run.step(args, { name, call: code }) as Promise<Awaited<T>>;
+    const args = options === undefined ? `{"name":${encode(name, "the name of a step")}}` : this.#stepArguments(name, options);
+    return this.#run.step(args, { name, call: inContext(code), input: options?.input }) as Promise<Recorded<Awaited<T>>>;
   }
 
   /** Queues a task and waits for its result; any worker that has its function executes it. */
@@ -182,12 +204,15 @@ export class Ctx {
 
   /** Waits until a time. */
   sleepUntil(time: Date): Promise<void> {
-    const until = time.getTime();
+    const until = Math.max(0, time.getTime());
     if (Number.isNaN(until)) throw new RangeError("the time to sleep until is an invalid date");
     return this.#run.wait("sleep", `{"until":${until}}`, nothing) as Promise<void>;
   }
 
-  /** Waits for a promise for at most `span`, then gives it up and fails with the code `timed_out`. */
+  /**
+   * Waits for a promise for at most `span`, then gives it up and fails with the code `timed_out`. The calls behind a
+   * `Promise.all(..)` or an async function go on waiting.
+   */
   async timeout<T>(promise: Promise<T>, span: Duration): Promise<T> {
     const timer = this.sleep(span);
     try {
@@ -210,6 +235,7 @@ export class Ctx {
    */
   async select<T extends Record<string, Promise<unknown>>>(calls: T): Promise<Selected<T>> {
     const promises = Object.entries(calls);
+    if (promises.length === 0) throw new TypeError("there is no call to wait for: pass at least one");
     const unknown = promises.find(([, promise]) => !isAnswer(promise));
     if (unknown !== undefined) {
       const why = `\`${unknown[0]}\` is not a call of \`ctx\` itself, so it cannot be given up`;
@@ -244,6 +270,14 @@ export class Ctx {
     return Number(BigInt(this.#run.value("random", "{}") as string) >> 11n) / 2 ** 53;
   }
 
+  /**
+   * Returns a generator of random numbers, with ranges, choices and shuffles: its numbers are the same in every replay, and in
+   * every language for the same log.
+   */
+  randomGenerator(): RandomGenerator {
+    return new RandomGenerator(BigInt(this.#run.value("random", "{}") as string));
+  }
+
   /** Returns which version of a change this run uses: `max` if it is new, what was recorded otherwise. */
   version(change: string, min: number, max: number): number {
     return this.#run.value("version", encodeArguments({ change, min, max }, "a version")) as number;
@@ -262,17 +296,23 @@ export class Ctx {
   }
 
   /** Sends a signal to another run, exactly once. */
-  sendSignal<T>(run: string, name: SignalName<T>, payload?: T): void {
+  sendSignal<T>(run: string, name: SignalName<T>, ...[payload]: Input<T, never>): void {
     this.#do("send_signal", { run, name: nameOf(name), value: payload ?? null }, "the payload of signal", nameOf(name));
   }
 
   // ---- approvals, promises
 
+  /** Requests a decision of a person, with a structured answer, and waits for it. */
+  approval<A>(name: string, options: AnswerOptions<A>): Identified<Answered<A>>;
   /** Requests a decision of a person and waits for it. */
-  approval(name: string, options: ApprovalOptions): Identified<Decision> {
-    const { title, description, show, deciders, notByRequester, within } = options;
-    const args = { name, title, description, show, deciders, not_by_requester: notByRequester, within_ms: optionalMs(within, "within") };
-    return identified(this.#open("approval", args, "approval", name, decision));
+  approval(name: string, options: ApprovalOptions): Identified<Decision>;
+  approval(name: string, options: ApprovalOptions & { answer?: Schema<unknown>; jsonSchema?: Record<string, unknown> }): Identified<Decision> {
+    const { title, description, show, deciders, notByRequester, within, answer, jsonSchema } = options;
+    const what = `the answer of approval \`${name}\``;
+    const answer_schema = answer && jsonSchemaOf(what, answer, jsonSchema);
+    const others = { not_by_requester: notByRequester, within_ms: optionalMs(within, "within"), answer_schema };
+    const read = answer === undefined ? decision : (document: unknown) => answered(what, answer, document as Record<string, unknown>);
+    return identified(this.#open("approval", { name, title, description, show, deciders, ...others }, "approval", name, read));
   }
 
   /** Hands out an id and waits for the value with which a caller resolves it. */
@@ -291,7 +331,7 @@ export class Ctx {
     return Object.assign(promise as Promise<O>, {
       runId,
       cancel: () => this.#cancel(call),
-      signal: <P>(name: SignalName<P>, payload?: P) => this.sendSignal(runId, name, payload),
+      signal: <P>(name: SignalName<P>, ...payload: Input<P, never>) => this.sendSignal(runId, name, ...payload),
     });
   }
 
@@ -315,7 +355,7 @@ export class Ctx {
 
   /** Sets a value by which runs are listed. */
   setAttribute(name: string, value: AttributeValue): void {
-    this.#do("attribute_set", { name, value: attributeArgument(value) }, "attribute", name);
+    this.#do("attribute_set", { name, value: attributeArgument(name, value) }, "attribute", name);
   }
 
   clearAttribute(name: string): void {
@@ -351,6 +391,9 @@ export class Ctx {
   /**
    * Registers the handler of an update: it changes what the code remembers, and its result is recorded. It runs again on replay
    * and must be deterministic. Updates that arrived before wait for it.
+   *
+   * An async handler may await calls of the context; the update is answered when it returns. Several may be in flight, beside the
+   * code. If the code ends or continues as new before, the update fails with `update_abandoned`: see {@link updatesFinished}.
    */
   update<I = unknown>(name: string, handler: (input: I) => unknown): void {
     checkHandler("update", name, handler);
@@ -359,13 +402,18 @@ export class Ctx {
     for (const { update, input } of kept) this.#run.update(update, name, input);
   }
 
+  /** Waits until no async handler of an update is in flight. Not for handlers, which would wait for themselves. */
+  updatesFinished(): Promise<void> {
+    return this.#run.wait("updates_finished", "{}", () => undefined) as Promise<void>;
+  }
+
   // ---- the end of the run
 
   /** Registers a compensation: if the run fails or is canceled, all run as steps, latest first, before it ends. */
   onFailure(name: string, undo: (step: StepCtx) => unknown): void {
     if (typeof undo !== "function") throw new TypeError(`compensation \`${name}\` needs a function`);
     const number = this.#run.value("on_failure", encodeArguments({ name }, "compensation", name)) as number;
-    (this.#run.undos ??= new Map()).set(number, { name, call: undo });
+    (this.#run.undos ??= new Map()).set(number, { name, call: inContext(undo) });
   }
 
   /** Ends this generation and starts the next one with a new log. */
@@ -379,8 +427,8 @@ export class Ctx {
   }
 
   /** Waits for a cancel request and returns its failure. Until it is dropped, the request does not interrupt other waits. */
-  canceled(): Promise<Failure> {
-    return this.#run.wait("canceled", "{}", (failure) => Failure.of(failure as { message: string })) as Promise<Failure>;
+  canceled(): Promise<Canceled> {
+    return this.#run.wait("canceled", "{}", (failure) => Failure.of(failure as { message: string })) as Promise<Canceled>;
   }
 
   /** @internal The run, for other modules of this package. */
@@ -552,23 +600,14 @@ export function taskArguments(kind: string, input: unknown, options: TaskOptions
   return {
     kind,
     input: input ?? null,
-    queue: options.queue,
-    priority: options.priority,
-    retry: retryArgument(options.retry),
-    timeout_ms: optionalMs(options.timeout, "timeout"),
-    total_timeout_ms: optionalMs(options.totalTimeout, "totalTimeout"),
-    queued_timeout_ms: optionalMs(options.queuedTimeout, "queuedTimeout"),
-    heartbeat_ms: optionalMs(options.heartbeat, "heartbeat"),
+    ...taskDefaults(options),
     idempotency_key: options.idempotencyKey,
     costs: options.costs,
     class: options.effect,
+    memo: memoArgument(options.memo),
   };
 }
 
-function stepArguments(name: string, { retry, timeout, input, record }: StepOptions): string {
-  const args = { name, retry: retryArgument(retry), timeout_ms: optionalMs(timeout, "timeout"), input, record };
-  return encodeArguments(args, "the input of step", name);
-}
 
 function receive(run: Run, by: "signal" | "pattern", name: string, options?: { timeout: Duration }): Promise<unknown> {
   const timeout_ms = optionalMs(options?.timeout, "timeout");
@@ -590,12 +629,25 @@ function decision(answer: unknown): Decision {
   };
 }
 
+function answered(what: string, schema: Schema<unknown>, document: Record<string, unknown>): Answered<unknown> {
+  const found = decision(document);
+  const problem = { message: `${what} does not fit`, code: "answer_invalid" };
+  return { ...found, answer: found.approved ? validatedNow(problem, schema, document["answer"]) : undefined };
+}
+
 function identified<T>({ info, promise }: ReturnType<Run["open"]>): Identified<T> {
   return Object.assign(promise as Promise<T>, { id: info["id"] as string });
 }
 
 function checkHandler(what: string, name: string, handler: unknown): void {
   if (typeof handler !== "function") throw new OnwardError("arguments_invalid", `${what} \`${name}\` needs a function`);
+}
+
+/** Returns a function that sees the `AsyncLocalStorage` values of the code that passes it. */
+function inContext<T>(code: (step: StepCtx) => T): (step: StepCtx) => T {
+  // `AsyncResource.bind` registers each function for garbage collection, which takes longer than the step.
+  const resource = new AsyncResource("OnwardStep", { requireManualDestroy: true });
+  return (step) => resource.runInAsyncScope(code, undefined, step);
 }
 
 function nothing(): void {}

@@ -1,5 +1,6 @@
 /** Documents of the API; docs/openapi.json describes all of their fields. */
 
+import type { Role } from "./agent.js";
 import { Failure, type FailureDocument } from "./errors.js";
 
 export type RunStatus = "pending" | "running" | "waiting" | "paused" | "completed" | "failed" | "canceled" | "terminated";
@@ -122,7 +123,7 @@ export interface LiveFrame {
 /** A message of a conversation. */
 export interface Entry {
   id: string;
-  role: string;
+  role: Role;
   content: unknown;
   [field: string]: unknown;
 }

@@ -1,5 +1,6 @@
 /** Errors of callers, and failures of steps, tasks and runs. */
 
+import { types } from "node:util";
 import { ValueRefused, encode } from "./json.js";
 
 /** A failure as it is recorded. */
@@ -48,7 +49,7 @@ export class Failure extends Error {
     this.name = "Failure";
     this.code = options.code ?? "failed";
     this.retryable = options.retryable ?? true;
-    this.causes = causesOf(options.cause);
+    this.causes = safe(() => causesOf(this), []);
     this.data = options.data;
     this.retryAfterMs = options.retryAfterMs;
     this.details = undefined;
@@ -105,7 +106,7 @@ export class OnwardError extends Error {
 
   /** @internal Returns the error of a document of the bridge. */
   static of(document: ErrorDocument): OnwardError {
-    const hint = document.hint ?? undefined;
+    const hint = HINTS[document.code] ?? document.hint ?? undefined;
     if (document.failure) {
       return new RunFailed(document.code, document.message, Failure.of(document.failure), hint, document.status);
     }
@@ -131,6 +132,15 @@ export class RunFailed extends OnwardError {
     this.cause = failure;
   }
 }
+
+/** Hints that name functions and options, as they are in TypeScript. */
+const HINTS: Record<string, string> = {
+  run_failed: "`error.failure` has its name, code, causes and data; `onward run events` prints the log",
+  answer_failed: "`error.failure` has the code and message of the handler; the run continues",
+  value_invalid: "pass what the types of the package declare, and values that JSON has",
+  unknown_kind: "pass its definition in the option `workflows`, `tasks` or `agents` of `Onward.embedded(..)`, `postgres(..)` or `connect(..)`",
+  worker_not_started: "raise the system's thread limit, or set fewer with the option `threads`",
+};
 
 /** @internal An error as the bridge writes it. */
 export interface ErrorDocument {
@@ -166,18 +176,18 @@ export function failureText(thrown: unknown): string {
 }
 
 function failureDocument(thrown: unknown): FailureDocument {
-  if (!(thrown instanceof Error)) {
-    return { message: text(thrown), details: { type: thrown === null ? "null" : typeof thrown } };
+  if (!isError(thrown)) {
+    return { message: textOfObject(thrown), details: { type: thrown === null ? "null" : typeof thrown } };
   }
   const type = safe(() => text(thrown.name), "Error");
   const stack = safe(() => text(thrown.stack ?? ""), "");
   if (!(thrown instanceof Failure)) {
     const details = { type, stack };
     const message = safe(() => text(thrown.message), type);
-    const causes = causesOf(thrown.cause ?? errorsOf(thrown));
+    const causes = safe(() => causesOf(thrown), []);
     // The same value is refused at every attempt.
-    const known = thrown instanceof ValueRefused ? { code: thrown.code, retryable: false } : {};
-    return { message, causes, details, ...known };
+    if (thrown instanceof ValueRefused) return { message, causes, details, code: thrown.code, retryable: false };
+    return thrown instanceof OnwardError ? { message, causes, details, code: thrown.code } : { message, causes, details };
   }
   const { code, retryable, causes, data, details } = thrown;
   const isPlain = type === "Failure" || type === "Canceled";
@@ -188,24 +198,50 @@ function failureDocument(thrown: unknown): FailureDocument {
     retryable,
     causes: [...causes],
     details: details ?? own,
-    retry_after_ms: thrown.retryAfterMs ?? null,
+    retry_after_ms: delayOf(thrown.retryAfterMs),
   };
 }
 
-function errorsOf(error: Error): unknown {
-  return error instanceof AggregateError ? error.errors : undefined;
+/** Returns whole milliseconds: providers send fractions, and times that have passed. */
+function delayOf(retryAfterMs: number | undefined): number | null {
+  const delay = Math.max(0, Math.ceil(retryAfterMs ?? Number.NaN));
+  return Number.isSafeInteger(delay) ? delay : null;
 }
 
-function causesOf(cause: unknown): string[] {
+/** The most causes that are recorded. */
+const CAUSES_MAX = 8;
+
+/** Returns the texts of the causes of an error and of the errors that it aggregates, each once. */
+function causesOf(error: Error): string[] {
   const causes: string[] = [];
-  const add = (one: unknown): void => {
-    if (one === undefined || causes.length >= 8) return;
-    if (Array.isArray(one)) return one.forEach(add);
-    causes.push(one instanceof Error ? `${text(one.name)}: ${text(one.message)}` : text(one));
-    if (one instanceof Error) add(one.cause);
+  const seen = new Set<unknown>([error]);
+  const addBelow = ({ cause, errors }: { cause?: unknown; errors?: unknown }): void => {
+    if (cause !== undefined) add(cause);
+    if (Array.isArray(errors)) errors.forEach(add);
   };
-  add(cause);
+  const add = (one: unknown): void => {
+    if (causes.length >= CAUSES_MAX || seen.has(one)) return;
+    seen.add(one);
+    if (!isError(one)) return void causes.push(textOfObject(one));
+    causes.push(`${text(one.name)}: ${text(one.message)}`);
+    addBelow(one);
+  };
+  addBelow(error);
   return causes;
+}
+
+/** Returns whether this is an error, also of another realm: the errors of Node.js are that for code in `node:vm`, as in Jest. */
+export function isError(value: unknown): value is Error {
+  return types.isNativeError(value) || safe(() => value instanceof Error, false);
+}
+
+/** Returns the text of what is no error: of an object its message, or its JSON text. */
+function textOfObject(value: unknown): string {
+  if (typeof value !== "object" || value === null) return text(value);
+  const message = safe(() => (value as { message?: unknown }).message, undefined);
+  if (typeof message === "string") return text(message);
+  const isPlain = safe(() => String(value) === "[object Object]", true);
+  return text(isPlain ? safe<unknown>(() => encode(value, "a failure"), value) : value);
 }
 
 function withoutData(details: unknown): unknown {
@@ -218,7 +254,7 @@ function text(value: unknown): string {
 }
 
 /** Errors of users may have getters that throw. */
-function safe(read: () => string, otherwise: string): string {
+function safe<T>(read: () => T, otherwise: T): T {
   try {
     return read();
   } catch {

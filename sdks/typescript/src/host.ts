@@ -9,10 +9,15 @@
  * 3. All activations are handed back in one call, with the results of steps that have ended by then.
  */
 
+// The guard and fake timers of tests replace the global.
+import { setImmediate } from "node:timers";
 import type { Ctx } from "./ctx.js";
-import { Failure, OnwardError, type ErrorDocument } from "./errors.js";
+import { Failure, OnwardError, type ErrorDocument, type FailureDocument } from "./errors.js";
 import { enterCode, leaveCode } from "./guard.js";
 import { Jobs, type TaskCtx, type TaskInfo } from "./jobs.js";
+import { encodeArguments } from "./json.js";
+import { attemptsOf, chain, runsOf, type AttemptCall, type Middleware, type RunCall } from "./middleware.js";
+import { argumentOf } from "./names.js";
 import { native, type NativeBridge } from "./native.js";
 import { Run, type RunInfo, type StepStart } from "./run.js";
 
@@ -47,6 +52,8 @@ export interface Code {
   /** By kind, and tools by {@link toolKey}. */
   tasks: ReadonlyMap<string, (input: unknown, task: TaskCtx) => unknown>;
   context(run: Run): Ctx;
+  /** The first one is the outermost. */
+  middlewares: readonly Middleware[];
 }
 
 /** Returns the key of a tool among the tasks; the agent is empty for the tools of all code. */
@@ -66,16 +73,13 @@ export interface Requester {
   reply(ok: boolean, value: unknown): void;
 }
 
-// The guard replaces the global while workflow code runs.
-const { setImmediate } = globalThis;
-
 export class Host {
   readonly #code: Code;
   #native!: NativeBridge;
   #jobs!: Jobs;
   readonly #runs = new Map<number, Run>();
   readonly #requests = new Map<number, Requester>();
-  /** The runs whose activation is out. */
+  /** Runs whose activation was delivered and is not handed back yet. */
   #played: Run[] = [];
   #later: Later[] = [];
   /** Steps that were called in this round. */
@@ -98,7 +102,7 @@ export class Host {
     } catch (error) {
       throw OnwardError.from(error);
     }
-    host.#jobs = new Jobs(host.#native);
+    host.#jobs = new Jobs(host.#native, attemptsOf(code.middlewares));
     host.#wake();
     return host;
   }
@@ -113,6 +117,16 @@ export class Host {
     }
     this.#requests.set(request, requester);
     return request;
+  }
+
+  /** Makes a request and returns its reply. */
+  async reply<T>(verb: string, args: string): Promise<T> {
+    const [ok, value] = await new Promise<[boolean, unknown]>((replied) => {
+      this.request(verb, args, { reply: (ok, value) => replied([ok, value]) });
+    });
+    // Made here, its stack names those who wait.
+    if (!ok) throw OnwardError.of(value as ErrorDocument);
+    return value as T;
   }
 
   /** Forgets a request: nothing of it is delivered any more. */
@@ -176,7 +190,7 @@ export class Host {
   }
 
   #begin(number: number, info: RunInfo): Run {
-    const run = new Run(number, info, this.#native, this.#started);
+    const run = new Run(number, info, this.#native, this.#started, this.#code.middlewares);
     this.#runs.set(number, run);
     return run;
   }
@@ -187,7 +201,10 @@ export class Host {
     const code = ofVersion ?? this.#code.workflows.get(kind);
     run.start(() => {
       if (code === undefined) throw new Failure(`this process has no workflow \`${run.info.kind}\``);
-      return code(this.#code.context(run), input);
+      const ctx = this.#code.context(run);
+      if (this.#code.middlewares.length === 0) return code(ctx, argumentOf(code, 2, input));
+      const last = async (call: RunCall): Promise<unknown> => code(call.ctx, argumentOf(code, 2, call.input));
+      return chain(runsOf(this.#code.middlewares), last)({ ctx, kind: run.info.kind, input });
     });
   }
 
@@ -237,13 +254,25 @@ export class Host {
   #attempt([, job, number, isUndo, call, name, attempt, key, trace]: Attempt): void {
     const run = this.#runs.get(number);
     const step = (isUndo === 1 ? run?.undos : run?.steps)?.get(call);
-    this.#jobs.startAttempt(job, step, name, attempt, key, trace);
+    this.#jobs.startAttempt(job, run?.info.id ?? "", step, name, attempt, key, trace);
   }
 
   #task(job: number, kind: string, input: unknown, info: TaskInfo): void {
+    if (info.is_model_call === true) {
+      return this.#jobs.startModelCall(job, kind, input, info, (call, mute) => this.#attemptNext(job, call, mute));
+    }
     const agent = info.agent ?? undefined;
     const code = this.#code.tasks.get(agent === undefined ? kind : toolKey(agent, kind));
-    this.#jobs.startTask(job, kind, code, input, info);
+    const ofTask = code && ((input: unknown, task: TaskCtx) => code(argumentOf(code, 1, input), task));
+    this.#jobs.startTask(job, kind, ofTask, input, info);
+  }
+
+  /** Lets the bridge make a model call, and returns its reply. */
+  async #attemptNext(job: number, { input }: AttemptCall, mute: boolean): Promise<unknown> {
+    const args = encodeArguments({ job, input: input ?? null, mute }, "the request to the model");
+    const reply = await this.reply<{ value?: unknown; failure?: FailureDocument }>("attempt_next", args);
+    if (reply.failure !== undefined) throw Failure.of(reply.failure);
+    return reply.value;
   }
 
   #answerQuery(query: number, number: number, name: string, input: unknown): void {

@@ -8,7 +8,7 @@
  */
 
 export { Agent, AgentCtx, ModelReply, agent, tool } from "./agent.js";
-export type { AgentOptions, AgentOutcome, Block, ModelOptions, StandardSchema, Tool, ToolCall, ToolOptions, ToolOutcome, Turn } from "./agent.js";
+export type { AgentOptions, AgentOutcome, Block, ModelOptions, Role, Tool, ToolCall, ToolOptions, ToolOutcome, Turn } from "./agent.js";
 export { Onward, RunHandle, TaskHandle } from "./client.js";
 export type {
   AnyTask,
@@ -24,6 +24,8 @@ export type {
 } from "./client.js";
 export { Ctx, Mailbox, PatternMailbox, Spawned, State } from "./ctx.js";
 export type {
+  AnswerOptions,
+  Answered,
   ApprovalOptions,
   Cancelable,
   Child,
@@ -42,12 +44,16 @@ export type { FailureDocument, FailureOptions } from "./errors.js";
 export { StepCtx, TaskCtx, fatal } from "./jobs.js";
 export type { Spend } from "./jobs.js";
 export { ValueRefused } from "./json.js";
+export { rateLimit, redaction, timing } from "./middleware.js";
+export type { AttemptCall, Middleware, Next, RateLimitOptions, RedactionOptions, RunCall, Timed } from "./middleware.js";
 export { signal, task, workflow } from "./names.js";
 export type {
   Input,
+  Recorded,
   Signal,
   SignalName,
   Task,
+  TaskDefaults,
   TaskFunction,
   TaskKindOptions,
   TaskName,
@@ -57,4 +63,6 @@ export type {
   WorkflowOptions,
 } from "./names.js";
 export { version } from "./native.js";
-export type { AttributeValue, Budget, BudgetUse, Duration, Retry } from "./options.js";
+export type { Schema, StandardSchema } from "./schema.js";
+export type { AttributeValue, Budget, BudgetUse, Duration, Memo, Retry } from "./options.js";
+export { RandomGenerator } from "./random.js";

@@ -2,6 +2,7 @@
 
 import { Canceled, Failure, OnwardError, failureText, type FailureOptions } from "./errors.js";
 import { encode } from "./json.js";
+import { chain, type attemptsOf, type AttemptCall } from "./middleware.js";
 import type { NativeBridge } from "./native.js";
 import { isThenable, type Run, type StepStart } from "./run.js";
 
@@ -38,7 +39,10 @@ export class StepCtx {
     this.trace = trace ?? undefined;
   }
 
-  /** Aborts when the result is no longer needed: after a timeout, a cancel request, or at the end of the process. */
+  /**
+   * Aborts when the result is no longer needed: after a timeout, when the code gives up the call, and when the time is over that
+   * `close()` waits. A cancel request aborts tasks; a running step it lets end.
+   */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
@@ -46,6 +50,9 @@ export class StepCtx {
     }
     return this.#controller.signal;
   }
+
+  /** @internal Drops what the attempt streams from now on. */
+  mute(): void {}
 
   /** @internal */
   cancel(): void {
@@ -58,6 +65,12 @@ export class StepCtx {
 export class TaskCtx extends StepCtx {
   readonly #native: NativeBridge;
   readonly #job: number;
+  #isMuted = false;
+
+  /** @internal */
+  override mute(): void {
+    this.#isMuted = true;
+  }
 
   /** @internal */
   constructor(native: NativeBridge, job: number, attempt: number, idempotencyKey: string, trace: string | null) {
@@ -85,7 +98,8 @@ export class TaskCtx extends StepCtx {
 
   /** Sends a part of the output to the readers of the run's stream; its form is `StreamFrame` of docs/openapi.json. */
   stream(frame: Record<string, unknown>): void {
-    this.#call("stream", encode({ frame }, "a frame of a stream"));
+    const text = encode({ frame }, "a frame of a stream");
+    if (!this.#isMuted) this.#call("stream", text);
   }
 
   #call(verb: string, args: string): unknown {
@@ -98,30 +112,43 @@ export class TaskCtx extends StepCtx {
 }
 
 /** The function of a step. */
-export type StepFunction = { name: string; call: (step: StepCtx) => unknown };
+export type StepFunction = { name: string; call: (step: StepCtx) => unknown; input?: unknown };
 
-/** @internal Runs the functions of steps and tasks and reports what comes of them. */
+/** @internal Runs the functions of steps and tasks and reports their results. */
 export class Jobs {
   /** Attempts that wait for something. */
   readonly #open = new Map<number, StepCtx>();
   #done: string[] = [];
   readonly #native: NativeBridge;
+  /** Those of middlewares, outermost first. */
+  readonly #around: ReturnType<typeof attemptsOf>;
 
-  constructor(native: NativeBridge) {
+  constructor(native: NativeBridge, around: ReturnType<typeof attemptsOf>) {
     this.#native = native;
+    this.#around = around;
   }
 
-  /** Starts the function of a step that was called in the activation that is out. */
+  /** Starts the function of a step that was called in the current activation. */
   startStep({ run, job, step, attempt, key, trace }: StepStart): void {
-    this.#start(job, "step", step.name, new StepCtx(attempt, key, trace), step.call, run);
+    const ctx = new StepCtx(attempt, key, trace);
+    this.#start(job, "step", step.name, ctx, this.#surrounded("step", step.name, run.info.id, step.input, (_, ctx) => step.call(ctx)), run);
   }
 
   /** Starts another attempt of a step, or a compensation. */
-  startAttempt(job: number, step: StepFunction | undefined, name: string, attempt: number, key: string, trace: string | null): void {
+  startAttempt(
+    job: number,
+    run: string,
+    step: StepFunction | undefined,
+    name: string,
+    attempt: number,
+    key: string,
+    trace: string | null,
+  ): void {
     const missing = (): never => {
       throw new Failure(`the code has no function for step \`${name}\``);
     };
-    this.#start(job, "step", name, new StepCtx(attempt, key, trace), step?.call ?? missing);
+    const call = this.#surrounded("step", name, run, step?.input, (_, ctx) => (step?.call ?? missing)(ctx));
+    this.#start(job, "step", name, new StepCtx(attempt, key, trace), call);
   }
 
   startTask(job: number, kind: string, code: ((input: unknown, task: TaskCtx) => unknown) | undefined, input: unknown, info: TaskInfo): void {
@@ -129,7 +156,36 @@ export class Jobs {
       throw new Failure(`this process has no function for task \`${kind}\``);
     };
     const task = new TaskCtx(this.#native, job, info.attempt, info.idempotency_key, info.trace);
-    this.#start(job, "task", kind, task, (ctx) => (code ?? missing)(input, ctx as TaskCtx));
+    const execute = (input: unknown, ctx: StepCtx): unknown => (code ?? missing)(input, ctx as TaskCtx);
+    const what = typeof info.agent === "string" ? "tool" : "task";
+    const call = info.is_scripted === true ? (ctx: StepCtx) => execute(input, ctx) : this.#surrounded(what, kind, info.run, input, execute);
+    this.#start(job, "task", kind, task, call);
+  }
+
+  /** Starts the middlewares of a model call; `next` makes it. */
+  startModelCall(job: number, name: string, input: unknown, info: TaskInfo, next: (call: AttemptCall, mute: boolean) => Promise<unknown>): void {
+    const ctx = new StepCtx(info.attempt, info.idempotency_key, null);
+    let isMuted = false;
+    const mute = (): void => void (isMuted = true);
+    const made = chain(this.#around, (call) => next(call, isMuted));
+    const call = { kind: "model_call", name, run: info.run, attempt: info.attempt, idempotencyKey: info.idempotency_key, input, mute } as const;
+    this.#start(job, "model call", name, ctx, () => made(call));
+  }
+
+  /** Returns the function of an attempt inside of the middlewares. */
+  #surrounded(
+    kind: AttemptCall["kind"],
+    name: string,
+    run: string,
+    input: unknown,
+    code: (input: unknown, ctx: StepCtx) => unknown,
+  ): (ctx: StepCtx) => unknown {
+    if (this.#around.length === 0) return (ctx) => code(input, ctx);
+    return (ctx) => {
+      const made = chain<AttemptCall>(this.#around, async (call) => code(call.input, ctx));
+      const mute = (): void => ctx.mute();
+      return made({ kind, name, run, attempt: ctx.attempt, idempotencyKey: ctx.idempotencyKey, input, mute });
+    };
   }
 
   /** Cancels an attempt: its result is no longer needed. */
@@ -185,13 +241,19 @@ export class Jobs {
   };
 }
 
-/** @internal What a task attempt knows. */
+/** @internal Facts about a task attempt. */
 export interface TaskInfo {
   attempt: number;
   idempotency_key: string;
   trace: string | null;
   /** The agent whose tool it is; empty for a tool of all code, null for a plain task. */
   agent?: string | null;
+  /** The run that made the call. */
+  run: string;
+  /** The bridge makes the call; middlewares surround it. */
+  is_model_call?: boolean;
+  /** The test kit calls the function for its answer. */
+  is_scripted?: boolean;
 }
 
 /** Returns a failure after which there is no further attempt. */

@@ -2,6 +2,8 @@
  * Values and JSON text. `JSON.stringify` drops or changes what JSON cannot represent; here it is refused, with its path.
  */
 
+import { types } from "node:util";
+
 /** A value that JSON cannot represent. Its message names the value, the path inside of it, and the reason. */
 export class ValueRefused extends TypeError {
   readonly code = "value_invalid";
@@ -24,8 +26,17 @@ interface Problem {
 /** Deeper values are searched for cycles. */
 const DEPTH_CHECKED = 100;
 
-/** Classes whose objects JSON would turn into `{}` without an error. */
-const NOT_DATA = [Map, Set, WeakMap, WeakSet, Promise, RegExp, Error, ArrayBuffer, SharedArrayBuffer];
+/** Classes whose objects JSON would turn into `{}` without an error; the checks also know those of other realms. */
+const NOT_DATA: [is: (value: unknown) => boolean, name: string][] = [
+  [types.isMap, "a Map"],
+  [types.isSet, "a Set"],
+  [types.isWeakMap, "a WeakMap"],
+  [types.isWeakSet, "a WeakSet"],
+  [types.isPromise, "a Promise"],
+  [types.isRegExp, "a RegExp"],
+  [types.isNativeError, "an Error"],
+  [(value) => value instanceof Error, "an Error"],
+];
 
 /**
  * Returns the JSON text of a value. `undefined` is `null` as the whole value and in arrays, and is left out of objects.
@@ -125,10 +136,11 @@ function inside(problem: Problem, key: string | number): Problem {
 }
 
 function refusedClass(value: object): string | undefined {
-  if (value instanceof Date) return "a date has no JSON; use an ISO 8601 string, as of toISOString()";
-  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return "bytes have no JSON; use base64 text";
-  const known = NOT_DATA.find((known) => value instanceof known);
-  return known === undefined ? undefined : `${/^[AEIOU]/.test(known.name) ? "an" : "a"} ${known.name} has no JSON`;
+  if (types.isDate(value)) return "a date has no JSON; use an ISO 8601 string, as of toISOString()";
+  if (ArrayBuffer.isView(value) || types.isAnyArrayBuffer(value)) return "bytes have no JSON; use base64 text";
+  if (types.isBoxedPrimitive(value)) return problemOf(value.valueOf(), 0)?.reason;
+  const known = NOT_DATA.find(([is]) => is(value));
+  return known === undefined ? undefined : `${known[1]} has no JSON`;
 }
 
 function hasToJson(value: object): value is { toJSON(): unknown } {

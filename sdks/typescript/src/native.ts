@@ -32,7 +32,7 @@ export function native(): Native {
       loaded = createRequire(import.meta.url)("../onward.node") as Native;
     } catch (error) {
       const platform = `${process.platform}-${process.arch}`;
-      throw new Error(`the native part of onward (onward.node) cannot be loaded on ${platform}: install the package for it`, { cause: error });
+      throw new Error(`the native part of onward (onward.node) cannot be loaded on ${platform}: make the package on this platform, with \`cargo xtask dist\``, { cause: error });
     }
   }
   return loaded;

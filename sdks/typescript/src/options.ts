@@ -1,5 +1,7 @@
 /** Durations, retries and budgets, as callers write them and as the bridge reads them. */
 
+import { types } from "node:util";
+
 /** A span of time; its parts are added. */
 export interface Duration {
   days?: number;
@@ -22,6 +24,19 @@ export type Retry =
       maxDelay?: Duration;
     };
 
+/** How the result of a call is used again by equal calls of other runs. */
+export interface Memo {
+  /** For how long. */
+  ttl: Duration;
+  /**
+   * Calls with the same key have the same result. Without it, calls with the same input have; a step then needs `input`.
+   * It is stored in plain text, also if payloads are encrypted.
+   */
+  key?: string;
+  /** All runs of the namespace (the default), or those with the same root run. */
+  scope?: "namespace" | "tree";
+}
+
 /** Limits of what a run and its children may spend. */
 export interface Budget {
   tokens?: number;
@@ -37,7 +52,7 @@ export interface BudgetUse {
   cost: string;
 }
 
-/** The value of an attribute by which runs are listed. */
+/** The value of an attribute by which runs are listed; numbers are integers. */
 export type AttributeValue = string | number | boolean | Date;
 
 /** Returns the milliseconds of a duration. */
@@ -62,22 +77,47 @@ export function optionalMs(span: Duration | undefined, what: string): number | u
 
 /** Returns the retry policy of the bridge. */
 export function retryArgument(retry: Retry | undefined): unknown {
-  if (retry === undefined || typeof retry === "number") return retry;
+  if (retry === undefined) return undefined;
+  if (typeof retry !== "object" || retry === null) return wholeNumber(retry, "retry");
   return {
-    attempts_max: retry.attempts,
+    attempts_max: wholeNumber(retry.attempts, "retry.attempts"),
     first_delay_ms: optionalMs(retry.firstDelay, "firstDelay"),
-    growth_percent: retry.growth === undefined ? undefined : Math.round(retry.growth * 100),
+    growth_percent: retry.growth === undefined ? undefined : wholeNumber(Math.round(retry.growth * 100), "retry.growth in percent"),
     delay_max_ms: optionalMs(retry.maxDelay, "maxDelay"),
   };
 }
 
+/** Returns the memo of the bridge. */
+export function memoArgument(memo: Memo | undefined): unknown {
+  if (memo === undefined) return undefined;
+  return { ttl_ms: optionalMs(memo.ttl, "memo.ttl"), key: memo.key, scope: memo.scope };
+}
+
+/** The greatest number of 32 bits. */
+const COUNT_MAX = 0xffff_ffff;
+
+function wholeNumber(value: number, what: string): number {
+  if (Number.isInteger(value) && value >= 0 && value <= COUNT_MAX) return value;
+  throw new RangeError(`${what} is ${String(value)}: use a whole number from 0 to ${COUNT_MAX}`);
+}
+
 /** Returns the attribute value of the bridge. */
-export function attributeArgument(value: AttributeValue): unknown {
-  return value instanceof Date ? { time: value.getTime() } : value;
+export function attributeArgument(name: string, value: AttributeValue): unknown {
+  const type = attributeType(name, value);
+  return type === "time" ? { time: (value as Date).getTime() } : value;
 }
 
 /** Returns the attribute value of the API, which names its type. */
-export function typedAttribute(value: AttributeValue): Record<string, unknown> {
-  if (value instanceof Date) return { time: value.toISOString() };
-  return { [typeof value === "string" ? "text" : typeof value === "number" ? "int" : "bool"]: value };
+export function typedAttribute(name: string, value: AttributeValue): Record<string, unknown> {
+  const type = attributeType(name, value);
+  return { [type]: type === "time" ? (value as Date).toISOString() : value };
+}
+
+function attributeType(name: string, value: AttributeValue): "text" | "int" | "bool" | "time" {
+  if (typeof value === "string") return "text";
+  if (typeof value === "boolean") return "bool";
+  if (Number.isSafeInteger(value)) return "int";
+  if (types.isDate(value) && value.getTime() >= 0) return "time";
+  const shown = typeof value === "number" || types.isDate(value) ? String(value) : `a value of type ${typeof value}`;
+  throw new RangeError(`attribute \`${name}\` is ${shown}: use text, an integer, a boolean, or a date since 1970`);
 }

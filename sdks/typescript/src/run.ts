@@ -1,9 +1,11 @@
 /** @internal The code object of one run: what it waits for, and its functions. */
 
-import { Failure, OnwardError, WorkflowMisuse, failureText, type ErrorDocument, type FailureDocument } from "./errors.js";
+import { Failure, OnwardError, WorkflowMisuse, failureText, isError, type ErrorDocument, type FailureDocument } from "./errors.js";
 import { inCode } from "./guard.js";
 import { encode } from "./json.js";
 import type { StepFunction } from "./jobs.js";
+import type { Middleware } from "./middleware.js";
+import { argumentOf } from "./names.js";
 import type { NativeBridge } from "./native.js";
 
 /** The facts of a run that its code knows from the start. */
@@ -28,7 +30,7 @@ export interface StepStart {
   trace: string | null;
 }
 
-/** What a call answers with, as the bridge writes it. */
+/** The reply to a call, as the bridge writes it. */
 type Called =
   | [type: 0, value: unknown]
   | [type: 1, call: number, ok: 0 | 1, value: unknown]
@@ -74,7 +76,7 @@ export class Run {
   misuse: string | undefined;
   /** The code must not go on: it diverged, was closed, or has asked for its own end. */
   isStopped = false;
-  /** Step jobs that ended while the activation was played. */
+  /** Step jobs that ended during the activation. */
   finished: string[] = [];
   /** Step jobs of the activation that still run. */
   pendingSteps = 0;
@@ -89,6 +91,8 @@ export class Run {
     readonly info: RunInfo,
     private readonly native: NativeBridge,
     private readonly started: StepStart[],
+    /** The first one is the outermost. */
+    readonly middlewares: readonly Middleware[],
   ) {}
 
   /** Starts the code. */
@@ -118,18 +122,20 @@ export class Run {
   }
 
   private fail(error: unknown): void {
-    if (error instanceof Stopped) return;
-    if (error instanceof WorkflowMisuse) this.misuse ??= error.message;
+    if (isError(error)) {
+      if (error instanceof Stopped) return;
+      if (error instanceof WorkflowMisuse) this.misuse ??= error.message;
+    }
     this.endWith(`[0,${failureText(error)}]`);
   }
 
   private endWith(end: string): void {
     if (inCode()) this.end ??= end;
-    else this.misuse ??= this.strayed();
+    else this.misuse ??= this.foreignPromise();
   }
 
   /** Describes code that awaits what Onward does not know. */
-  strayed(): string {
+  foreignPromise(): string {
     return (
       `the code of workflow \`${this.info.kind}\` awaits a promise that Onward does not know (a timer, fetch, I/O, a client): ` +
       "do it in `ctx.step(..)`, or wait with `ctx.sleep(..)` or `ctx.signal(..)`"
@@ -227,17 +233,41 @@ export class Run {
   /** Calls the handler of an update, and reports its answer. */
   update(id: string, name: string, input: unknown): void {
     const update = JSON.stringify(id);
-    let answer: string;
+    let output: unknown;
     try {
-      const output = callHandler(this.updates?.get(name), "update", name, input);
-      answer = `{"update":${update},"result":${encode(output, "the answer of update", name)}}`;
+      output = callHandler(this.updates?.get(name), "update", name, input);
     } catch (error) {
-      answer = `{"update":${update},"failure":${failureText(error)}}`;
+      return this.failUpdate(update, error);
     }
-    this.report("update_answer", answer);
+    if (!isThenable(output)) return this.answerUpdate(update, name, output);
+    this.report("update_accept", `{"update":${update}}`);
+    Promise.resolve(output).then(
+      (value) => this.answerUpdate(update, name, value),
+      (error: unknown) => this.failUpdate(update, error),
+    );
   }
 
-  /** Makes a call of the shell itself, which a run that has stopped leaves out. */
+  private answerUpdate(update: string, name: string, output: unknown): void {
+    let result: string;
+    try {
+      result = encode(output, "the answer of update", name);
+    } catch (error) {
+      return this.failUpdate(update, error);
+    }
+    this.endUpdate(`{"update":${update},"result":${result}}`);
+  }
+
+  private failUpdate(update: string, error: unknown): void {
+    if (isError(error) && error instanceof Stopped) return;
+    this.endUpdate(`{"update":${update},"failure":${failureText(error)}}`);
+  }
+
+  private endUpdate(answer: string): void {
+    if (inCode()) this.report("update_answer", answer);
+    else this.misuse ??= this.foreignPromise();
+  }
+
+  /** Makes a call that is not one of the code; does nothing after the run has stopped. */
   private report(verb: string, args: string): void {
     if (this.isStopped) return;
     const called = this.call(verb, args);
@@ -259,7 +289,7 @@ export class Run {
   handBack(): string {
     let end = "null";
     if (!this.isStopped && this.end === undefined && this.waits.size === 0 && this.updates === undefined) {
-      this.misuse ??= this.strayed();
+      this.misuse ??= this.foreignPromise();
     }
     if (this.misuse !== undefined && !this.isStopped) {
       this.isStopped = true;
@@ -291,7 +321,7 @@ export class Run {
   }
 
   private refusal(called: Called & [4, ...unknown[]]): Error {
-    if (called[1] === 0) return OnwardError.of(called[2]);
+    if (called[1] === 0) return called[2].failure ? Failure.of(called[2].failure) : OnwardError.of(called[2]);
     this.isStopped = true;
     return new Stopped(called[2].message);
   }
@@ -310,10 +340,10 @@ function outside(verb: string): OnwardError {
 
 function callHandler(handler: Handler | undefined, what: string, name: string, input: unknown): unknown {
   if (handler === undefined) throw new Failure(`the code has no ${what} \`${name}\``, { retryable: false });
-  const output = handler(input);
-  if (isThenable(output)) {
+  const output = handler(argumentOf(handler, 1, input));
+  if (what === "query" && isThenable(output)) {
     output.then(ignore, ignore);
-    throw new Failure(`the handler of ${what} \`${name}\` is async; it must answer at once`, { retryable: false });
+    throw new Failure(`the handler of query \`${name}\` is async; it must answer at once`, { retryable: false });
   }
   return output;
 }

@@ -16,10 +16,10 @@
 
 import { codeOf, settingsOf, type WorkerOptions } from "./client.js";
 import type { LogRecord } from "./documents.js";
-import { Failure, OnwardError, failureText, type ErrorDocument, type FailureDocument } from "./errors.js";
+import { Failure, failureText, type FailureDocument } from "./errors.js";
 import { Host } from "./host.js";
 import { encode, encodeArguments } from "./json.js";
-import { nameOf, type WorkflowName } from "./names.js";
+import { nameOf, type Input, type WorkflowName } from "./names.js";
 import { optionalMs, type Duration } from "./options.js";
 
 /** A result: a value, or an error that is thrown. */
@@ -41,7 +41,7 @@ export interface Script {
   steps?: Record<string, Scripted[]>;
   tasks?: Record<string, Answers>;
   children?: Record<string, Answers>;
-  approvals?: Record<string, ({ approved: boolean; feedback?: string } & After)[]>;
+  approvals?: Record<string, ({ approved: boolean; feedback?: string; answer?: unknown } & After)[]>;
   promises?: Record<string, Scripted>;
   signals?: ({ name: string; value?: unknown } & After)[];
   updates?: ({ name: string; input?: unknown } & After)[];
@@ -56,7 +56,7 @@ export interface Script {
   check?: "crash everywhere" | "deterministic" | { schedules: number } | { schedule: number };
 }
 
-/** What came of a script. */
+/** The result of a script. */
 export class ScriptOutcome<O> {
   /** The result of the run, if it has completed. */
   readonly value: O | undefined;
@@ -124,7 +124,7 @@ export class TestKit implements AsyncDisposable {
     this.#host = host;
   }
 
-  static async open(options: Pick<WorkerOptions, "workflows" | "tasks" | "tools">): Promise<TestKit> {
+  static async open(options: Pick<WorkerOptions, "workflows" | "tasks" | "tools" | "middleware">): Promise<TestKit> {
     const settings = encodeArguments(settingsOf("memory:", options), "the settings");
     return new TestKit(await Host.start(settings, codeOf(options)));
   }
@@ -134,9 +134,9 @@ export class TestKit implements AsyncDisposable {
    *
    * @throws {OnwardError} with the report if a check fails.
    */
-  async play<I, O>(workflow: WorkflowName<I, O>, input?: I, script: Script = {}): Promise<ScriptOutcome<O>> {
+  async play<I, O>(workflow: WorkflowName<I, O>, ...[input, script = {}]: Input<I, Script>): Promise<ScriptOutcome<O>> {
     const args = encodeArguments({ kind: nameOf(workflow), input: input ?? null, ...scriptArguments(script) }, "the script of", nameOf(workflow));
-    return new ScriptOutcome<O>(await this.#request<OutcomeDocument>("script", args));
+    return new ScriptOutcome<O>(await this.#host.reply<OutcomeDocument>("script", args));
   }
 
   /**
@@ -147,7 +147,7 @@ export class TestKit implements AsyncDisposable {
    */
   async replay<I, O>(workflow: WorkflowName<I, O>, run: string, records: LogRecord[], earlier: LogRecord[][] = []): Promise<void> {
     const args = encode({ kind: nameOf(workflow), run, records, earlier }, "the log of run", run);
-    const report = await this.#request<Record<string, unknown> | null>("replay", args);
+    const report = await this.#host.reply<Record<string, unknown> | null>("replay", args);
     if (report !== null) throw new Diverged(report);
   }
 
@@ -157,14 +157,6 @@ export class TestKit implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
-  }
-
-  async #request<T>(verb: string, args: string): Promise<T> {
-    const [ok, value] = await new Promise<[boolean, unknown]>((replied) => {
-      this.#host.request(verb, args, { reply: (ok, value) => replied([ok, value]) });
-    });
-    if (!ok) throw OnwardError.of(value as ErrorDocument);
-    return value as T;
   }
 }
 

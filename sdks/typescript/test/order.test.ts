@@ -53,6 +53,8 @@ const onward = await inMemory({ workflows: [orders, winners, losers, fanOut], ca
 test("answers arrive in the order of the log, each with all that it causes", async () => {
   const names = ["a", "b", "c", "d", "e"];
   const runs = await Promise.all([1, 2, 3].map((n) => onward.start(orders, names, { id: `orders-${n}` })));
+  // Signals that are in the mailbox already answer the calls in the order of the calls.
+  for (const run of runs) await run.waitForStatus("waiting");
   for (const name of [...names].reverse()) for (const run of runs) await run.signal(name, name);
   for (const run of runs) {
     const order = await run.result();

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
-import { Onward, OnwardError, workflow } from "onward";
+import { Onward, OnwardError, task, workflow } from "onward";
 import { directory, program, runProgram } from "./kit.js";
 
 const RUNS = 20;
@@ -86,6 +86,11 @@ test("settings that do not fit are refused", async () => {
   const twice = workflow("twice", () => 1);
   await assert.rejects(Onward.embedded("memory:", { workflows: [twice, twice] }), { name: "OnwardError" });
   assert.throws(() => workflow("", () => 1), TypeError);
+  const label = task("label", () => 1);
+  await assert.rejects(Onward.embedded("memory:", { workflows: [label] as never }), /`label` is a task: pass it in the option `tasks`/);
+  await assert.rejects(Onward.embedded("memory:", { tasks: [twice] as never }), /`twice` is a workflow: pass it in the option `workflows`/);
+  await assert.rejects(Onward.embedded("memory:", { workflows: [undefined] as never }), /an entry that is no definition: use `workflow\(\.\.\)`/);
+  await assert.rejects(Onward.embedded("memory:", { workflows: twice as never }), /`workflows` is not an array/);
 });
 
 test("runs stay with the code of their version", async () => {
@@ -134,9 +139,10 @@ test("worker threads have an Onward of their own, and can be terminated", async 
   const threads = await Promise.all(
     ["closes", "terminated", "ends"].map(async (how) => {
       const thread = new Worker(new URL("threads.js", import.meta.url), { argv: [how] });
+      const exit = once(thread, "exit");
       const [message] = (await once(thread, "message")) as [string];
       if (how === "terminated") await thread.terminate();
-      else await once(thread, "exit");
+      await exit;
       return message;
     }),
   );

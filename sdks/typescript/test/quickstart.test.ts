@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { version } from "onward";
@@ -20,6 +21,13 @@ test("the quickstart runs, and a second start finds its result", async () => {
     const { stdout, stderr, code } = await runProgram("quickstart.js");
     assert.deepEqual([stdout, stderr, code], ["label: paid for a teapot 42 noted\n", "", 0]);
   }
+});
+
+test("the package can be required where Node.js can require modules", () => {
+  const features = process.features as { require_module?: boolean };
+  if (features.require_module !== true) return;
+  const required = createRequire(import.meta.url)("onward") as { version: typeof version };
+  assert.equal(required.version, version);
 });
 
 test("the package has the version of the engine", () => {

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { runInNewContext } from "node:vm";
 import { ValueRefused, task, workflow } from "onward";
 import { failureOf, inMemory } from "./kit.js";
 
@@ -28,6 +29,10 @@ const refused: [string, unknown, string, RegExp][] = [
   ["cycle", cycle, "$.self[0]", /the value contains itself/],
   ["lone surrogate", { t: "\ud800" }, "$.t", /a lone surrogate is not text/],
   ["lone surrogate in a key", { "\udc00": 1 }, "$", /a lone surrogate in a key/],
+  ["boxed NaN", [new Number(NaN)], "$[0]", /NaN and infinities/],
+  ["boxed BigInt", { n: Object(1n) as unknown }, "$.n", /a BigInt has no JSON/],
+  ["map of another realm", { m: runInNewContext("new Map()") as unknown }, "$.m", /a Map has no JSON/],
+  ["date of another realm", [runInNewContext("new Date(0)")], "$[0]", /a date has no JSON/],
   ["depth", nested(150), "$", /nested more than 100 levels deep/],
 ];
 
@@ -50,7 +55,13 @@ const caught = workflow("caught", async (ctx, name: string) => {
 
 const echo = workflow("echo", async (ctx, value: unknown) => [value, await ctx.step("echo", () => value), await ctx.task(any, value)]);
 
-const onward = await inMemory({ workflows: [result, step, input, made, caught, echo], tasks: [given, any] });
+const withDefault = task("default", ({ n = 7 }: { n?: number } = {}) => n);
+const defaults = workflow("defaults", async (ctx, { word = "none" }: { word?: string } = {}) => {
+  ctx.query("word", (form = "plain") => `${word} ${form}`);
+  return [word, await ctx.task(withDefault.kind), await ctx.task(withDefault, { n: 1 }), await ctx.signal<string>("go").recv()];
+});
+
+const onward = await inMemory({ workflows: [result, step, input, made, caught, echo, defaults], tasks: [given, any, withDefault] });
 
 for (const [name, value, path, reason] of refused) {
   test(`${name} is refused, with its path`, async () => {
@@ -76,6 +87,18 @@ for (const [name, value, path, reason] of refused) {
   });
 }
 
+test("arguments that are left out have the defaults of their parameters", async () => {
+  const run = await onward.start(defaults.kind);
+  await run.waitForStatus("waiting");
+  assert.equal(await run.query("word"), "none plain");
+  assert.equal(await run.query("word", "long"), "none long");
+  await run.signal("go", "on");
+  assert.deepEqual(await run.result(), ["none", 7, 1, "on"]);
+  const given = await onward.start(defaults, { word: "given" });
+  await given.signal("go");
+  assert.deepEqual(await given.result(), ["given", 7, 1, null]);
+});
+
 test("what JSON has comes back as it was", async () => {
   class Point {
     constructor(readonly x: number, readonly skipped?: string) {}
@@ -92,6 +115,7 @@ test("what JSON has comes back as it was", async () => {
     [{ url }, { url: "https://example.org/" }],
     [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER],
     [Object.create(null), {}],
+    [[new Number(5), new String("x"), new Boolean(false)], [5, "x", false]],
   ];
   for (const [value, expected] of kept) {
     assert.deepEqual(await (await onward.start(echo, value)).result(), [expected, expected, expected]);

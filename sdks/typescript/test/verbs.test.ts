@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Canceled, Failure, fatal, signal, task, workflow, type Ctx } from "onward";
+import { Canceled, Failure, RandomGenerator, fatal, signal, task, workflow, type Ctx } from "onward";
 import { failureOf, inMemory } from "./kit.js";
 
 const double = task("double", (n: number) => 2 * n);
@@ -10,6 +10,17 @@ const flaky = task("flaky", async (_: null, task) => {
   if (task.attempt < 3) throw new Error(`attempt ${task.attempt}`);
   return { attempt: task.attempt, key: task.idempotencyKey };
 });
+
+const tried = new Map<string, number>();
+const unsteady = task("unsteady", (of: string, task) => {
+  tried.set(of, task.attempt);
+  if (task.attempt < 3) throw new Error("busy");
+  return task.attempt;
+}, { retry: { attempts: 3, firstDelay: { milliseconds: 1 } }, priority: 2 });
+const kindly = workflow("kindly", async (ctx) => {
+  const own = await ctx.task(unsteady, "own", { retry: 1 }).catch((error: Failure) => error.message);
+  return [own, await ctx.task(unsteady, "default")];
+}, { deadline: { hours: 1 } });
 
 const attempts = new Map<string, number>();
 const keys = new Set<string>();
@@ -28,6 +39,15 @@ const steps = workflow("steps", async (ctx, id: string) => {
   );
   const nothing = await ctx.step("nothing", () => {});
   return { plain, again, nothing };
+});
+
+let computed = 0;
+const compute = task("compute", (_: string) => ++computed);
+
+const remembered = workflow("remembered", async (ctx, url: string): Promise<[number, number]> => {
+  const page = await ctx.task(compute, url, { memo: { ttl: { hours: 1 }, key: `page/${url}` } });
+  const step = await ctx.step("measure", () => ++computed, { input: url, memo: { ttl: { hours: 1 } } });
+  return [page, step];
 });
 
 const failing = workflow("failing", async (ctx, how: string) => {
@@ -67,6 +87,8 @@ const everything = workflow("everything", async (ctx: Ctx, input: { text: string
   assert(ctx.now().getTime() - before.getTime() >= 10);
   const random = [ctx.random(), ctx.random()] as const;
   assert(random.every((n) => n >= 0 && n < 1) && random[0] !== random[1]);
+  const drawn = ctx.randomGenerator().integer(0, 6);
+  assert(drawn >= 0 && drawn < 6);
   assert.match(ctx.uuid(), /^[0-9a-f-]{36}$/);
   assert.equal(ctx.version("change", 1, 3), 3);
   ctx.state.set("step", { at: input.text });
@@ -81,6 +103,24 @@ const everything = workflow("everything", async (ctx: Ctx, input: { text: string
   assert.deepEqual([ctx.kind, ctx.runId, ctx.generation, ctx.isCalled, ctx.parent], ["everything", "all-1", 0, false, undefined]);
   const doubled = ctx.task(double, 4, { priority: 1, retry: 2 });
   return [await doubled, await ctx.task(flaky, null, { retry: { attempts: 3, firstDelay: { milliseconds: 1 } } })];
+});
+
+/** The numbers are those of the tests of onward-core and of the package for Python. */
+test("numbers of a seed never change", () => {
+  const published = new RandomGenerator(1_234_567n);
+  assert.deepEqual([published.bits(), published.bits()], [6457827717110365317n, 3203168211198807973n]);
+  const generator = new RandomGenerator(42n);
+  const times = <T>(count: number, draw: () => T): T[] => Array.from({ length: count }, draw);
+  assert.deepEqual(times(8, () => generator.integer(-3, 7)), [0, -2, 5, 1, -3, -1, 2, 5]);
+  assert.equal(generator.float(), 0.3399310389170206);
+  assert.deepEqual(times(8, () => generator.chance(0.25)), [false, true, false, false, false, false, true, true]);
+  assert.equal(generator.choice(["a", "b", "c"]), "a");
+  const items = [0, 1, 2, 3, 4, 5, 6, 7];
+  generator.shuffle(items);
+  assert.deepEqual(items, [2, 5, 3, 4, 1, 0, 6, 7]);
+  for (const refused of [() => generator.integer(3, 3), () => generator.integer(0, 2 ** 60), () => generator.chance(NaN), () => generator.choice([])]) {
+    assert.throws(refused, RangeError);
+  }
 });
 
 const ping = signal<{ n: number }>("ping");
@@ -133,7 +173,8 @@ const counter = workflow("counter", async (ctx, start: number) => {
     if (by < 0) throw new Failure("negative", { code: "negative" });
     return (n += by);
   });
-  ctx.update("async", async () => 1);
+  ctx.update("async", async () => (await ctx.step("one", () => 1)) + n);
+  ctx.query("async", async () => 1);
   await ctx.signal("end").recv();
   return n;
 });
@@ -174,8 +215,14 @@ const shielded = workflow("shielded", async (ctx) => {
   return failure.code;
 });
 
-const workflows = [steps, failing, everything, mailboxes, approvals, child, waiting, parent, counter, generations, saga, cancelable, shielded];
-const onward = await inMemory({ workflows, tasks: [double, flaky] });
+const workflows = [remembered, steps, failing, everything, mailboxes, approvals, child, waiting, parent, counter, generations, saga, cancelable, shielded, kindly];
+const onward = await inMemory({ workflows, tasks: [double, flaky, compute, unsteady] });
+
+test("a kind has defaults, and a call replaces them", async () => {
+  const run = await onward.start(kindly);
+  assert.deepEqual(await run.result(), ["busy", 3]);
+  assert.deepEqual([tried.get("own"), tried.get("default")], [1, 3]);
+});
 
 test("a step records what its function returns, and runs again until it succeeds", async () => {
   const result = await (await onward.start(steps, "a", { id: "a" })).result();
@@ -255,7 +302,8 @@ test("queries read the memory of the code, updates change it", async () => {
   assert.equal(await run.query("n"), 8);
   assert.equal(await run.query("plus", 100), 108);
   await assert.rejects(run.update("add", -1), (error: { failure: Failure }) => error.failure.code === "negative");
-  await assert.rejects(run.update("async"), /async; it must answer at once/);
+  assert.equal(await run.update("async"), 9);
+  await assert.rejects(run.query("async"), /async; it must answer at once/);
   await assert.rejects(run.query("unknown"), /unknown/);
   await run.signal("end");
   assert.equal(await run.result(), 8);
@@ -289,3 +337,12 @@ test("ctx.canceled() receives the request instead of the waits", async () => {
   assert.equal(await run.result(), "canceled");
 });
 
+
+test("an equal call of another run has the recorded result, until it is invalidated", async () => {
+  const first = await (await onward.start(remembered, "a")).result();
+  assert.deepEqual(await (await onward.start(remembered, "a")).result(), first);
+  assert.equal(await onward.invalidateMemos({ prefix: "page/" }), 1);
+  assert.equal(await onward.invalidateMemos({ key: "page/a" }), 0);
+  const [page, step] = await (await onward.start(remembered, "a")).result();
+  assert.deepEqual([page === first[0], step], [false, first[1]]);
+});

@@ -13,7 +13,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from onward import Ctx, Failure, Onward, OnwardError, RetryPolicy, TaskCtx, current_attempt, task, workflow
+from onward import Ctx, Failure, Onward, OnwardError, RandomGenerator, RetryPolicy, TaskCtx, current_attempt, task, workflow
 from onward.agents import Agent, AgentCtx, Done, Next, agent, tool
 
 STORE, EFFECTS = sys.argv[1:3]
@@ -291,6 +291,18 @@ async def replays(ctx: Ctx, _: Any) -> Any:
     return [kept == made, made[0] != made[2], 0 <= kept[1] < 1]
 
 
+@kind("draws")
+async def draws(ctx: Ctx, seed: int) -> Any:
+    seeded, own = RandomGenerator(seed), ctx.random_generator()
+    items = [0, 1, 2, 3]
+    drawn = [[seeded.integer(-3, 7) for _ in items], seeded.float(), seeded.chance(0.5), seeded.choice("abc"), items]
+    seeded.shuffle(items)
+    made = [own.integer(0, 1000), own.float()]
+    kept = await does(ctx, "keep", made)
+    await ctx.signal("go").recv()
+    return [*drawn, kept == made]
+
+
 # ---- cancellation ----
 
 
@@ -554,6 +566,37 @@ async def counter(ctx: Ctx, start: int) -> Any:
     ctx.update("add", add)
     ctx.state["ready"] = True
     await ctx.signal("end").recv()
+    return total
+
+
+@kind("awaits-in-updates")
+async def awaits_in_updates(ctx: Ctx, how: str) -> Any:
+    total = 5
+    begun = False
+
+    async def add(number: int) -> int:
+        nonlocal total
+        if number < 0:
+            raise Failure("negative", code="negative")
+        await does(ctx, f"add-{number}")
+        await ctx.sleep(0.001)
+        total += number
+        return total
+
+    async def wait(name: str) -> Any:
+        nonlocal begun
+        begun = True
+        return await ctx.signal(name).recv()
+
+    ctx.update("add", add)
+    ctx.update("wait", wait)
+    ctx.state["ready"] = True
+    if how == "abandon":
+        while not begun:
+            await ctx.sleep(0.01)
+        return "over"
+    await ctx.signal("end").recv()
+    await ctx.updates_finished()
     return total
 
 

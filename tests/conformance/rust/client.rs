@@ -62,7 +62,7 @@ async fn act(onward: &Onward, verb: &str, args: &Value) -> Result<Value, Error> 
         "resume" => run.resume_with(Budget::default()).await.map(drop),
         "approve" | "disapprove" => {
             let (feedback, decided_by, decision_id) = (optional("feedback"), optional("decided_by"), text("id"));
-            let decide = Decide { approved: verb == "approve", feedback, decided_by, decision_id };
+            let decide = Decide { approved: verb == "approve", feedback, decided_by, answer: None, decision_id };
             onward.decide_approval(&text("approval"), decide).await.map(drop)
         }
         "resolve" => onward.resolve(&text("promise"), &args["value"], &text("id")).await.map(drop),

@@ -1,9 +1,10 @@
 //! The workflows and tasks of claims.json.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onward::prelude::*;
-use onward::{Builder, CancelOutcome, Payload};
+use onward::{Builder, CancelOutcome, Payload, RandomGenerator};
 use serde_json::{Value, json};
 
 use crate::{does, kind, mark, ms};
@@ -217,6 +218,17 @@ fn time(builder: Builder) -> Builder {
         join_all(numbers(&spans).into_iter().map(|span| Box::pin(wait(span)))).await?;
         Ok(order.into_inner().unwrap_or_else(PoisonError::into_inner).into())
     });
+    let builder = kind(builder, "draws", async |ctx: Ctx, seed: Value| {
+        let (mut seeded, mut own) = (RandomGenerator::new(number(&seed)), ctx.random_generator());
+        let mut items = [0, 1, 2, 3];
+        let integers = items.map(|_| seeded.integer(-3..7));
+        let (float, chance, choice) = (seeded.float(), seeded.chance(0.5), seeded.choice(&["a", "b", "c"]).copied());
+        seeded.shuffle(&mut items);
+        let made = json!([own.integer(0..1000), own.float()]);
+        let kept = does(&ctx, "keep", made.clone()).await?;
+        let _: Value = ctx.signal("go").recv().await?;
+        Ok(json!([integers, float, chance, choice, items, kept == made]))
+    });
     kind(builder, "replays", async |ctx: Ctx, _| {
         let uuid = ctx.uuid();
         // The top 53 bits, as in languages whose numbers are floats.
@@ -414,6 +426,7 @@ fn changes(builder: Builder) -> Builder {
         tokio::time::sleep(ms(1)).await;
         Ok(Value::Null)
     });
+    let builder = kind(builder, "awaits-in-updates", awaits_in_updates);
     kind(builder, "counter", async |ctx: Ctx, start: Value| {
         let start = start.as_i64().expect("a number");
         let total = Arc::new(Mutex::new(start));
@@ -436,6 +449,42 @@ fn changes(builder: Builder) -> Builder {
         let _: Value = ctx.signal("end").recv().await?;
         Ok(of(&total).into())
     })
+}
+
+async fn awaits_in_updates(ctx: Ctx, how: Value) -> Result<Value> {
+    let total = Arc::new(Mutex::new(5));
+    let begun = Arc::new(AtomicBool::new(false));
+    let (inner, changed) = (ctx.clone(), total.clone());
+    ctx.update_async("add", move |n: i64| {
+        let (ctx, total) = (inner.clone(), changed.clone());
+        async move {
+            if n < 0 {
+                return Err(Failure::retryable("negative").with_code("negative"));
+            }
+            does(&ctx, &format!("add-{n}"), Value::Null).await?;
+            ctx.sleep(ms(1)).await?;
+            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+            *total += n;
+            Ok(*total)
+        }
+    });
+    let (inner, seen) = (ctx.clone(), begun.clone());
+    ctx.update_async("wait", move |name: String| {
+        seen.store(true, Ordering::SeqCst);
+        let ctx = inner.clone();
+        async move { ctx.signal(name.as_str()).recv::<Value>().await }
+    });
+    ctx.state().set("ready", &true)?;
+    if text(&how) == "abandon" {
+        while !begun.load(Ordering::SeqCst) {
+            ctx.sleep(ms(10)).await?;
+        }
+        return Ok("over".into());
+    }
+    let _: Value = ctx.signal("end").recv().await?;
+    ctx.updates_finished().await;
+    let total = *total.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(total.into())
 }
 
 fn ends(builder: Builder) -> Builder {

@@ -14,6 +14,7 @@ import {
   Failure,
   Onward,
   OnwardError,
+  RandomGenerator,
   RunFailed,
   agent,
   fatal,
@@ -267,6 +268,18 @@ kind("replays", async (ctx) => {
   return [JSON.stringify(kept) === JSON.stringify(made), made[0] !== made[2], 0 <= kept[1] && kept[1] < 1];
 });
 
+kind("draws", async (ctx, seed: number) => {
+  const [seeded, own] = [new RandomGenerator(BigInt(seed)), ctx.randomGenerator()];
+  const items = [0, 1, 2, 3];
+  const integers = items.map(() => seeded.integer(-3, 7));
+  const drawn = [integers, seeded.float(), seeded.chance(0.5), seeded.choice(["a", "b", "c"]), items];
+  seeded.shuffle(items);
+  const made = [own.integer(0, 1000), own.float()];
+  const kept = await does(ctx, "keep", made);
+  await ctx.signal("go").recv();
+  return [...drawn, JSON.stringify(kept) === JSON.stringify(made)];
+});
+
 // ---- cancellation
 
 kind("waits", async (ctx) => {
@@ -471,6 +484,29 @@ kind("counter", async (ctx, start: number) => {
   });
   ctx.state.set("ready", true);
   await ctx.signal("end").recv();
+  return total;
+});
+
+kind("awaits-in-updates", async (ctx, how: string) => {
+  let total = 5;
+  let begun = false;
+  ctx.update<number>("add", async (number) => {
+    if (number < 0) throw new Failure("negative", { code: "negative" });
+    await does(ctx, `add-${number}`);
+    await ctx.sleep({ milliseconds: 1 });
+    return (total += number);
+  });
+  ctx.update<string>("wait", (name) => {
+    begun = true;
+    return ctx.signal(name).recv();
+  });
+  ctx.state.set("ready", true);
+  if (how === "abandon") {
+    while (!begun) await ctx.sleep({ milliseconds: 10 });
+    return "over";
+  }
+  await ctx.signal("end").recv();
+  await ctx.updatesFinished();
   return total;
 });
 

@@ -26,21 +26,31 @@ const EDGES: &[Edges] = &[
     edges("onward-store-embedded", &["onward-core", "onward-store"], &[]),
     // Its tests compare it with the embedded store, and run engines over several databases.
     edges("onward-store-postgres", &["onward-core", "onward-store"], &["onward-store-embedded", "onward-runtime", "onward"]),
-    edges("onward-runtime", &["onward-core", "onward-store"], &[]),
+    edges("onward-runtime", &["onward-core", "onward-flow", "onward-store"], &[]),
     edges("onward-wire", &["onward-core"], &[]),
+    edges("onward-flow", &[], &[]),
     edges("onward-llm", &[], &["onward-llm-scripted"]),
     edges("onward-llm-scripted", &[], &[]),
     edges("onward-mcp", &["onward-llm"], &[]),
     // Its tests run over servers, and over several of them on a database.
     edges(
         "onward",
-        &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward-llm", "onward-mcp"],
+        &[
+            "onward-core",
+            "onward-store",
+            "onward-store-embedded",
+            "onward-runtime",
+            "onward-wire",
+            "onward-flow",
+            "onward-llm",
+            "onward-mcp",
+        ],
         &["onward-store-postgres", "onward-server", "onward-llm-scripted"],
     ),
     // Its tests have a worker of `onward` beside it.
     edges(
         "onward-server",
-        &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire"],
+        &["onward-core", "onward-flow", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire"],
         &["onward"],
     ),
     edges(
@@ -48,6 +58,7 @@ const EDGES: &[Edges] = &[
         &[
             "onward-allocator",
             "onward-core",
+            "onward-flow",
             "onward-store",
             "onward-store-embedded",
             "onward-store-postgres",

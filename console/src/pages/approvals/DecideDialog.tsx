@@ -6,6 +6,7 @@ import { hasCode } from "../../api/errors";
 import type { Approval } from "../../api/model";
 import { session } from "../../api/session";
 import { ActionDialog } from "../../ui/ActionDialog";
+import { AnswerForm, answerBody, answerFlags, noteRefusal, useAnswer } from "../../ui/AnswerForm";
 import { Input, TextArea } from "../../ui/Field";
 import { PayloadView } from "../../ui/Json";
 import { toast } from "../../ui/Toasts";
@@ -26,8 +27,10 @@ export function DecideDialog({ approval, approved, onClose, onDecided }: DecideD
   const hasKey = session.value?.needs_key ?? false;
   const name = useSignal(recall("name") ?? "");
   const decisionId = useSignal(newId("decision"));
+  const answer = useAnswer(approval);
   const body = {
     approved,
+    ...(approved && answerBody(approval, answer)),
     decision_id: decisionId.value,
     ...(feedback.value && { feedback: feedback.value }),
     // With keys, the server records the name of the key.
@@ -40,6 +43,7 @@ export function DecideDialog({ approval, approved, onClose, onDecided }: DecideD
       await api.post("/v1/approvals/{id}", body, { path: { id: approval.id } });
       toast(`${approved ? "Approved" : "Denied"}: ${approval.title}`);
     } catch (error) {
+      noteRefusal(answer, error);
       // Another person was faster, or the run no longer waits: nothing is left to decide.
       if (!hasCode(error, "signal_lost", "wait_abandoned", "wait_not_found", "run_closed", "run_not_found")) throw error;
       const why = error instanceof Error ? error.message : "";
@@ -54,8 +58,10 @@ export function DecideDialog({ approval, approved, onClose, onDecided }: DecideD
       title={`${verb}: ${approval.title}`}
       verb={verb}
       danger={!approved}
+      wide={approved && Boolean(approval.answer_schema)}
+      disabled={approved && !answer.isValid.value}
       lines={{
-        cli: cliLine("approval", "decide", approval.id, approved ? "--approve" : "--reject", feedback.value && `--feedback=${feedback.value}`, !hasKey && name.value.trim() !== "" && `--by=${name.value.trim()}`, "--decision-id", decisionId.value),
+        cli: cliLine("approval", "decide", approval.id, approved ? "--approve" : "--reject", ...(approved ? answerFlags(approval, answer) : []), feedback.value !== "" && `--feedback=${feedback.value}`, !hasKey && name.value.trim() !== "" && `--by=${name.value.trim()}`, "--decision-id", decisionId.value),
         curl: curlLine("POST", "/v1/approvals/{id}", { path: { id: approval.id } }, body),
       }}
       action={action}
@@ -63,6 +69,7 @@ export function DecideDialog({ approval, approved, onClose, onDecided }: DecideD
     >
       <p>{approved ? "The run continues with exactly this:" : "The run does not get this, and continues with your answer:"}</p>
       <PayloadView payload={approval.show} open={3} label="What is decided" />
+      {approved && <AnswerForm approval={approval} answer={answer} />}
       <TextArea label="Feedback for the run" rows={2} value={feedback.value} autoFocus={!approved} maxLength={10_000} onInput={(text) => (feedback.value = text)} />
       {!hasKey && <Input label="Your name" value={name.value} hint="Recorded as the decider." onInput={(text) => (name.value = text)} />}
       <p class="muted">A decision cannot be changed.</p>

@@ -77,7 +77,7 @@ export function KindsPage() {
                           Start
                         </Button>
                       )}
-                      {kind.versions.some((version) => version.input_schema || version.output_schema) && (
+                      {kind.versions.some(hasSchemas) && (
                         <Button small expanded={shown.value === id} onClick={() => (shown.value = shown.value === id ? null : id)}>
                           Schemas
                         </Button>
@@ -95,6 +95,25 @@ export function KindsPage() {
   );
 }
 
+type Version = Kind["versions"][number];
+
+function hasSchemas(version: Version): boolean {
+  const messages = Object.keys(version.signals).length + Object.keys(version.updates).length;
+  return Boolean(version.input_schema || version.output_schema) || messages > 0;
+}
+
+/** Returns the schemas of a version with their titles. */
+function schemasOf(version: Version): [string, unknown][] {
+  const named = (what: string, schemas: Version["signals"]) =>
+    Object.entries(schemas).map(([name, schema]): [string, unknown] => [`${what} ${name}`, schema]);
+  return [
+    ["Input", version.input_schema ?? null],
+    ["Output", version.output_schema ?? null],
+    ...named("Signal", version.signals),
+    ...named("Update", version.updates),
+  ];
+}
+
 function SchemasOf({ kind }: { kind: Kind }) {
   return (
     <div class="stack">
@@ -105,14 +124,12 @@ function SchemasOf({ kind }: { kind: Kind }) {
             {version.registered_at && <span class="muted"> · declared <Time at={version.registered_at} /></span>}
           </h3>
           <div class="schemas">
-            <div class="section">
-              <span class="muted">Input</span>
-              <Json value={version.input_schema ?? null} open={3} label="Input schema" />
-            </div>
-            <div class="section">
-              <span class="muted">Output</span>
-              <Json value={version.output_schema ?? null} open={3} label="Output schema" />
-            </div>
+            {schemasOf(version).map(([title, schema]) => (
+              <div class="section" key={title}>
+                <span class="muted">{title}</span>
+                <Json value={schema} open={3} label={`${title} schema`} />
+              </div>
+            ))}
           </div>
         </section>
       ))}

@@ -47,6 +47,7 @@ export function CallDetails({ run, generation, call, progress, now, onClose }: C
         ["Status", <StatusDot status={call.abandoned ? "abandoned" : call.status} />],
         ["Type", call.type],
         ["Call id", <span class="row"><code>{call.call_id}</code><CopyButton text={call.call_id} label="Copy the call id" /></span>],
+        ["Result from", call.memo_from && <a href={href(["runs", call.memo_from])}>{call.memo_from}</a>],
         ["Run", call.child && <a href={href(["runs", call.child])}>{call.child}</a>],
         ["In the queue", queued > 0 && shortSpan(queued)], ["Ran", ran > 0 && shortSpan(ran)], ["Waited", waited > 0 && shortSpan(waited)],
         ["Started", call.started_at && <Time at={call.started_at} mode="both" />], ["Ended", call.ended_at && <Time at={call.ended_at} mode="both" />],

@@ -4,6 +4,7 @@ import { useMemo } from "preact/hooks";
 import { api } from "../../api/client";
 import { cliLine, curlLine } from "../../api/commands";
 import { type ApiError, asApiError, hasCode } from "../../api/errors";
+import { AnswerForm, answerBody, answerFlags, noteRefusal, useAnswer } from "../../ui/AnswerForm";
 import { Button } from "../../ui/Button";
 import { CommandLines } from "../../ui/CommandLines";
 import { Dialog } from "../../ui/Dialog";
@@ -33,8 +34,9 @@ export function DecideForm({ id, run, onClose, onDone }: DecideFormProps) {
   const busy = useSignal(false);
   const once = useMemo(onceId, []);
   const approval = loaded.data.value?.approvals.find((one) => one.id === id);
+  const answer = useAnswer(approval);
   const body = (approved: boolean) => ({
-    approved, decision_id: once, ...(feedback.value.trim() ? { feedback: feedback.value } : {}), ...(by.value.trim() ? { decided_by: by.value.trim() } : {}),
+    approved, ...(approved && answerBody(approval, answer)), decision_id: once, ...(feedback.value.trim() ? { feedback: feedback.value } : {}), ...(by.value.trim() ? { decided_by: by.value.trim() } : {}),
   });
   const decide = async (approved: boolean) => {
     busy.value = true;
@@ -46,6 +48,7 @@ export function DecideForm({ id, run, onClose, onDone }: DecideFormProps) {
       onClose();
     } catch (reason) {
       error.value = asApiError(reason);
+      noteRefusal(answer, reason);
       // Another decision came first: the run goes on with it.
       if (hasCode(reason, "signal_lost", "wait_not_found")) onDone?.();
     } finally {
@@ -53,7 +56,7 @@ export function DecideForm({ id, run, onClose, onDone }: DecideFormProps) {
     }
   };
   const flags = [...(feedback.value.trim() ? ["--feedback", feedback.value] : []), ...(by.value.trim() ? ["--by", by.value.trim()] : [])];
-  const lines = { cli: cliLine("approval", "decide", id, "--approve", ...flags, "--decision-id", once), curl: curlLine("POST", "/v1/approvals/{id}", { path: { id } }, body(true)) };
+  const lines = { cli: cliLine("approval", "decide", id, "--approve", ...answerFlags(approval, answer), ...flags, "--decision-id", once), curl: curlLine("POST", "/v1/approvals/{id}", { path: { id } }, body(true)) };
   return (
     <Dialog
       title={approval?.title ?? "Approval"}
@@ -63,7 +66,7 @@ export function DecideForm({ id, run, onClose, onDone }: DecideFormProps) {
         <>
           <Button onClick={onClose}>Back</Button>
           <Button kind="danger" disabled={!approval} busy={busy.value} onClick={() => void decide(false)}>Deny</Button>
-          <Button kind="primary" disabled={!approval} busy={busy.value} onClick={() => void decide(true)}>Approve</Button>
+          <Button kind="primary" disabled={!approval || !answer.isValid.value} busy={busy.value} onClick={() => void decide(true)}>Approve</Button>
         </>
       }
     >
@@ -83,6 +86,7 @@ export function DecideForm({ id, run, onClose, onDone }: DecideFormProps) {
             ["Requested", <Time at={approval.requested_at} mode="both" />], ["Expires", approval.deadline && <Time at={approval.deadline} mode="both" />],
             ["Deciders", approval.deciders.join(", ")], ["Excluded", approval.not_by_requester && "the requester of the run"],
           ]} />
+          <AnswerForm approval={approval} answer={answer} />
           <TextArea label="Feedback for the run" value={feedback.value} onInput={(value) => (feedback.value = value)} rows={2} />
           {!session.value?.key_name && <Input label="Your name" value={by.value} onInput={(value) => (by.value = value)} hint={approval.deciders.length > 0 ? "Must be one of the deciders." : undefined} />}
         </>

@@ -10,6 +10,7 @@ import { useKeys } from "../../ui/keys";
 import { href, navigate } from "../../ui/router";
 import { type Tab, Tabs } from "../../ui/Tabs";
 import { ConversationTab } from "../conversation/ConversationTab";
+import { GraphTab, isFlow } from "../flows/GraphTab";
 import type { PageProps } from "../registry";
 import { ChildrenTab } from "./ChildrenTab";
 import { DivergenceNote } from "./Divergence";
@@ -21,11 +22,11 @@ import { TimelineTab } from "./TimelineTab";
 import { TravelTab } from "./TravelTab";
 import { Waits } from "./Waits";
 
-export type TabId = "timeline" | "log" | "travel" | "state" | "children" | "conversation";
+export type TabId = "timeline" | "log" | "travel" | "state" | "children" | "conversation" | "graph";
 
 const LABELS: [TabId, string, string][] = [
   ["timeline", "Timeline", "1"], ["conversation", "Conversation", "2"], ["log", "Log", "3"], ["travel", "Time travel", "4"],
-  ["state", "State", "5"], ["children", "Children", "6"],
+  ["state", "State", "5"], ["children", "Children", "6"], ["graph", "Graph", "7"],
 ];
 
 export function RunPage({ params, route }: PageProps) {
@@ -48,7 +49,8 @@ function Loaded({ session, tab, query }: { session: RunSession; tab: string | un
   // The bare address of an agent leads to what people look for first.
   const fallback: TabId = query.has("event") ? "log" : "timeline";
   const active = LABELS.find(([name]) => name === tab)?.[0] ?? fallback;
-  const shown = LABELS.filter(([name]) => name !== "conversation" || isAgent || active === "conversation");
+  const isOffered = (name: TabId) => (name === "conversation" ? isAgent : name === "graph" ? view !== null && isFlow(view) : true);
+  const shown = LABELS.filter(([name]) => isOffered(name) || active === name);
   useKeys("This run", shown.map(([name, label, keys]) => ({ keys, what: `show ${label.toLowerCase()}`, run: () => navigate(href(["runs", session.id, name])) })));
   if (session.isDeleted.value) {
     return (
@@ -88,6 +90,7 @@ function Loaded({ session, tab, query }: { session: RunSession; tab: string | un
         {active === "travel" && <TravelTab session={session} query={query} />}
         {active === "state" && <StateTab session={session} view={view} />}
         {active === "children" && <ChildrenTab run={view.id} />}
+        {active === "graph" && <GraphTab view={view} />}
         {active === "conversation" && <ConversationTab session={session} view={view} query={query} />}
       </section>
     </div>

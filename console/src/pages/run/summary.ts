@@ -60,7 +60,7 @@ function line(title: string, detail = "", tone: Tone = "plain", run: string | nu
 
 const BOOKKEEPING: ReadonlySet<EventType> = new Set<EventType>([
   "run_suspended", "task_attempted", "task_attempt_ended", "version_chosen", "child_awaited", "child_settled", "signal_awaited",
-  "result_requested", "call_adopted", "wait_canceled",
+  "result_requested", "call_adopted", "wait_canceled", "memo_stored", "memo_released",
 ]);
 
 export function lineOf(event: RunEvent): EventLine {
@@ -136,6 +136,12 @@ function wordsOf(event: RunEvent): Partial_ {
     case "attribute_set": return line(`Attribute ${event.name}`, event.value === null ? "removed" : attributeText(event.value));
     case "version_chosen": return line("Version chosen", `${event.change} = ${event.version}`, "quiet");
     case "budget_set": return line("Budget set", budgetLine(event.budget), "note");
+    case "memo_requested": return line(`Memo of ${event.of_type} ${event.name}`, event.key, "wait");
+    case "memo_answered": return event.hit
+      ? line("Result of another run", joined(`from ${event.hit.from}`, payloadLine(event.hit.output)), "good", event.hit.from)
+      : line("No result yet: computes it", "", "quiet");
+    case "memo_stored": return line("Result kept for equal calls", "", "quiet");
+    case "memo_released": return line("Memo given up", "", "quiet");
     case "wait_canceled": return line("No longer waits", "", "quiet");
     case "entry_appended": return event.is_aside
       ? line("Settings of model calls", event.id.slice(0, 8), "quiet")

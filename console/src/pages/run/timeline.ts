@@ -132,6 +132,25 @@ function apply(timeline: Timeline, id: string, logged: LoggedEvent): TimelineCal
       }
       return call;
     }
+    case "memo_requested":
+      return opened(timeline, id, event.of_type === "step" ? "step" : taskType(event.name), event.name, logged);
+    case "memo_answered": {
+      const call = timeline.byId.get(id);
+      if (!call) return null;
+      if (event.hit) {
+        call.memo_from = event.hit.from;
+        end(call, "completed", at);
+      } else {
+        call.status = call.type === "step" ? "running" : "queued";
+      }
+      return call;
+    }
+    case "memo_released": {
+      const call = timeline.byId.get(id);
+      if (!call || call.status !== "waiting") return null;
+      end(call, "canceled", at);
+      return call;
+    }
     case "timer_started": {
       const call = opened(timeline, id, "timer", null, logged);
       call.deadline = event.due_at;

@@ -30,6 +30,7 @@ arguments! {
         ask: Option<String>,
         at: Option<Hash>,
         truncate_at: Option<usize>,
+        memo: Option<MemoArguments>,
         #[serde(default)]
         extra: std::collections::BTreeMap<String, JsonText>,
     }
@@ -141,7 +142,7 @@ fn at_once_any<T>(future: impl Future<Output = T>) -> Option<T> {
 
 fn model_call(ctx: &AgentCtx, arguments: ModelArguments) -> onward::agent::ModelCall {
     use onward::agent::ModelCall;
-    let ModelArguments { model, system, tools, tool_choice, max_tokens, temperature_milli, ask, at, truncate_at, extra } =
+    let ModelArguments { model, system, tools, tool_choice, max_tokens, temperature_milli, ask, at, truncate_at, memo, extra } =
         arguments;
     let call = ctx.llm(&model).schemas(tools);
     let call = system.into_iter().fold(call, ModelCall::system);
@@ -151,5 +152,6 @@ fn model_call(ctx: &AgentCtx, arguments: ModelArguments) -> onward::agent::Model
     let call = ask.into_iter().fold(call, ModelCall::ask);
     let call = at.into_iter().fold(call, |call, at| call.at(at.into()));
     let call = truncate_at.into_iter().fold(call, ModelCall::truncate_at);
+    let call = memo.into_iter().fold(call, |call, memo| call.memo(memo));
     extra.into_iter().fold(call, |call, (name, value)| call.extra(name, value))
 }

@@ -1,7 +1,7 @@
 //! The arguments of verbs. Unknown names are an error, so that a typing error is not ignored.
 
 use onward::budget::Budget;
-use onward::{OnParentClose, RetryPolicy};
+use onward::{Memo, MemoScope, OnParentClose, RetryPolicy};
 use onward_core::{AttributeValue, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -40,17 +40,33 @@ arguments! {
     RunMessage { run: String, value: Raw }
     Input { value: Raw }
     SetBudget { budget: Budget }
-    UpdateAnswer { update: String, result: Option<Raw>, failure: Option<FailureText> }
+    UpdateAccept { update: String }
+    UpdateAnswer {
+        update: String,
+        #[serde(default, deserialize_with = "present")]
+        result: Option<Raw>,
+        failure: Option<FailureText>,
+    }
     Number { call: u32 }
     Misuse { message: String }
+    MemoArguments {
+        ttl_ms: u64,
+        key: Option<String>,
+        #[serde(default)]
+        scope: MemoScope,
+    }
     StepArguments {
         name: String,
+        memo: Option<MemoArguments>,
         retry: Option<Retry>,
         timeout_ms: Option<u64>,
         #[serde(default, deserialize_with = "present")]
         input: Option<Raw>,
         #[serde(default)]
         record: bool,
+        /// What middlewares record in place of the input.
+        #[serde(default, deserialize_with = "present")]
+        record_as: Option<Raw>,
     }
     TaskArguments {
         kind: String,
@@ -68,6 +84,7 @@ arguments! {
         #[serde(default)]
         costs: bool,
         class: Option<String>,
+        memo: Option<MemoArguments>,
         trace: Option<String>,
     }
     Sleep { ms: Option<u64>, until: Option<u64> }
@@ -83,6 +100,8 @@ arguments! {
         #[serde(default)]
         not_by_requester: bool,
         within_ms: Option<u64>,
+        /// The JSON schema of the answer.
+        answer_schema: Option<Raw>,
     }
     PromiseArguments { name: String, within_ms: Option<u64> }
     ChildArguments {
@@ -193,4 +212,12 @@ pub(crate) struct Received {
 pub(crate) struct KeptUpdate {
     pub update: String,
     pub input: Raw,
+}
+
+impl From<MemoArguments> for Memo {
+    fn from(arguments: MemoArguments) -> Memo {
+        let MemoArguments { ttl_ms, key, scope } = arguments;
+        let memo = Memo::new(std::time::Duration::from_millis(ttl_ms)).scope(scope);
+        key.into_iter().fold(memo, Memo::key)
+    }
 }

@@ -24,6 +24,7 @@ use crate::error::{BridgeError, FailureText, outcome_text, payload_of, text_of};
 use crate::host::Host;
 use arguments::*;
 pub(crate) use arguments::{AttributeText, Retry, TaskArguments, arguments, null, present, read, retry};
+pub(crate) use waits::effect_class;
 
 type Raw = Box<RawValue>;
 type BoxCall = Pin<Box<dyn Call>>;
@@ -185,11 +186,23 @@ pub(crate) fn call(caller: &Caller<'_>, verb: &str, text: &str) -> Result<Called
             let kept = kept.into_iter().map(|update| Ok(KeptUpdate { update: update.update_id, input: raw(&update.payload)? }));
             json(kept.collect::<Result<Vec<_>>>()?)
         }
+        "update_accept" => {
+            let UpdateAccept { update } = read(verb, text)?;
+            caller.code.accept_update(&update).map_err(stopped)?;
+            json(())
+        }
         "update_answer" => {
             let UpdateAnswer { update, result, failure } = read(verb, text)?;
-            let result = match failure {
-                Some(failure) => Err(FailureText::into_failure(failure)),
-                None => Ok(result.map_or_else(Payload::null, payload_of)),
+            let result = match (result, failure) {
+                (Some(result), None) => Ok(payload_of(result)),
+                (None, Some(failure)) => Err(FailureText::into_failure(failure)),
+                _ => {
+                    return Err(BridgeError::refused(
+                        verb,
+                        "it has both `result` and `failure`, or neither",
+                        "give either `result` or `failure`",
+                    ));
+                }
             };
             caller.code.answer_update(&update, result).map_err(stopped)?;
             json(())
@@ -220,6 +233,7 @@ pub(crate) fn call(caller: &Caller<'_>, verb: &str, text: &str) -> Result<Called
         "child" => waits::child(caller, read(verb, text)?),
         "spawned_result" => waits::spawned_result(caller, &read::<Run>(verb, text)?.run),
         "canceled" => waits::canceled(caller),
+        "updates_finished" => waits::updates_finished(caller),
         "continue_as_new" => waits::continue_as_new(caller, read(verb, text)?),
         _ if caller.code.is_agent() => agent::call(caller, verb, text),
         _ => Err(unknown(verb)),

@@ -28,7 +28,7 @@ pub(super) fn encoded<T: Serialize>(result: onward::Result<T>) -> onward::Result
 
 pub(super) fn step(caller: &Caller<'_>, arguments: StepArguments) -> Result<Called> {
     let (host, run) = (caller.host.clone(), caller.code.number());
-    let StepArguments { name, retry: policy, timeout_ms, input, record } = arguments;
+    let StepArguments { name, memo, retry: policy, timeout_ms, input, record, record_as } = arguments;
     caller.wait(|ctx, number| {
         let shown: Arc<str> = name.as_str().into();
         let function = Function::Step(number);
@@ -36,7 +36,9 @@ pub(super) fn step(caller: &Caller<'_>, arguments: StepArguments) -> Result<Call
         let step = policy.into_iter().fold(step, |step, policy| step.retry(retry(policy)));
         let step = timeout_ms.into_iter().fold(step, |step, ms| step.timeout(Duration::from_millis(ms)));
         let step = input.iter().fold(step, |step, input| step.input(input));
+        let step = record_as.iter().fold(step, |step, shown| step.record_as(shown));
         let step = if record { step.record() } else { step };
+        let step = memo.into_iter().fold(step, |step, memo| step.memo(memo));
         Box::pin(CallFuture::durable(step, value))
     })
 }
@@ -53,10 +55,14 @@ pub(super) fn on_failure(caller: &Caller<'_>, Named { name }: Named) -> Result<C
 }
 
 pub(super) fn task(caller: &Caller<'_>, arguments: TaskArguments) -> Result<Called> {
+    if arguments.id.is_some() || arguments.trace.is_some() {
+        let hint = "leave them out, or start the task without a run";
+        return Err(BridgeError::refused("task", "the task of a run has no `id` and no `trace` of its own", hint));
+    }
     let class = arguments.class.as_deref().map(effect_class).transpose()?;
     let is_agent = caller.code.is_agent();
     caller.wait(|ctx, _| {
-        let TaskArguments { kind, input, queue, priority, retry: policy, idempotency_key, costs, .. } = arguments;
+        let TaskArguments { kind, input, queue, priority, retry: policy, idempotency_key, costs, memo, .. } = arguments;
         // The effect class of an agent's task is recorded with each attempt; that of a workflow's only if it is given.
         let task: TaskCall<Raw> = if is_agent { ctx.task(kind.as_str(), &input) } else { Ctx::task(ctx, kind.as_str(), &input) };
         let ms = Duration::from_millis;
@@ -75,11 +81,12 @@ pub(super) fn task(caller: &Caller<'_>, arguments: TaskArguments) -> Result<Call
             Some(EffectClass::AtMostOnce) => task.at_most_once(),
             Some(EffectClass::AtLeastOnce) | None => task,
         };
+        let task = memo.into_iter().fold(task, |task, memo| task.memo(memo));
         Box::pin(CallFuture::durable(task, value).with_cancel(TaskCall::cancel))
     })
 }
 
-pub(super) fn effect_class(text: &str) -> Result<EffectClass> {
+pub(crate) fn effect_class(text: &str) -> Result<EffectClass> {
     serde_json::from_value(text.into()).map_err(|error| BridgeError::arguments("the effect class", &error))
 }
 
@@ -117,7 +124,7 @@ pub(super) fn recv(caller: &Caller<'_>, RecvArguments { signal, pattern, timeout
 }
 
 pub(super) fn approval(caller: &Caller<'_>, arguments: ApprovalArguments) -> Result<Called> {
-    let ApprovalArguments { name, title, description, show, deciders, not_by_requester, within_ms } = arguments;
+    let ApprovalArguments { name, title, description, show, deciders, not_by_requester, within_ms, answer_schema } = arguments;
     caller.wait_with(|ctx, _| {
         let approval = ctx.approval(&name, title);
         let approval = description.into_iter().fold(approval, onward::ctx::Approval::describe);
@@ -126,8 +133,32 @@ pub(super) fn approval(caller: &Caller<'_>, arguments: ApprovalArguments) -> Res
         let approval = if not_by_requester { approval.not_by_requester() } else { approval };
         let approval = within_ms.into_iter().fold(approval, |approval, ms| approval.within(Duration::from_millis(ms)));
         let id = serde_json::json!({"id": approval.id()}).to_string();
-        (Box::pin(CallFuture::durable(approval, encoded)), id)
+        let call: BoxCall = match answer_schema {
+            None => Box::pin(CallFuture::durable(approval, encoded)),
+            Some(schema) => Box::pin(CallFuture::durable(approval.answer_schema::<Raw>(&schema), answered)),
+        };
+        (call, id)
     })
+}
+
+/// The decision of an approval with a structured answer, for the shell.
+#[derive(serde::Serialize)]
+struct AnsweredDocument {
+    approved: bool,
+    feedback: Option<String>,
+    decided_by: Option<String>,
+    expired: bool,
+    answer: Option<Raw>,
+}
+
+fn answered(decision: onward::Result<onward::Answered<Raw>>) -> onward::Result<Payload> {
+    encoded(decision.map(|onward::Answered { approved, answer, feedback, decided_by, expired }| AnsweredDocument {
+        approved,
+        feedback,
+        decided_by,
+        expired,
+        answer,
+    }))
 }
 
 pub(super) fn promise(caller: &Caller<'_>, PromiseArguments { name, within_ms }: PromiseArguments) -> Result<Called> {
@@ -163,6 +194,11 @@ pub(super) fn canceled(caller: &Caller<'_>) -> Result<Called> {
             Ok(Payload::from_json_text(crate::error::failure_text(&failure)))
         }))
     })
+}
+
+/// Waits until no handler of an update is in flight.
+pub(super) fn updates_finished(caller: &Caller<'_>) -> Result<Called> {
+    caller.wait(|ctx, _| Box::pin(CallFuture::any(ctx.updates_finished(), |()| Ok(Payload::null()))))
 }
 
 pub(super) fn continue_as_new(caller: &Caller<'_>, NextInput { input }: NextInput) -> Result<Called> {

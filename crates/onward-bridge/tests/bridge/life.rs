@@ -49,10 +49,11 @@ fn five_hundred_runs_run_together_and_leave_nothing_behind() {
         let rate = (512 * STEPS) as f64 / began.elapsed().as_secs_f64();
         println!("{rate:.0} steps/s, {:?}", host.bridge.stats());
     }
-    while host.bridge.stats().runs > 0 {
+    let mut stats = host.bridge.stats();
+    while stats.runs > 0 || stats.queued > 0 {
         std::thread::yield_now();
+        stats = host.bridge.stats();
     }
-    let stats = host.bridge.stats();
     assert_eq!((stats.runs, stats.jobs, stats.queued), (0, 0, 0), "{stats:?}");
     host.stop();
 }

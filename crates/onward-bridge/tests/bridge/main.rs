@@ -4,6 +4,7 @@
 mod kit;
 mod life;
 mod ordinary;
+mod requests;
 mod shell;
 mod verbs;
 

@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use onward_core::api::{Decide, DecideRequest, WaitQuery, WaitsReply};
 use onward_runtime::CallRef;
 
-use crate::args::Global;
-use crate::commands::run::answer;
+use crate::args::{Global, read_payload};
+use crate::commands::run::answer as print_receipt;
 use crate::connection::Connection;
 use crate::new_id;
 use crate::output::document::{Approval, Approvals, Partly};
@@ -44,6 +44,9 @@ pub struct DecideArgs {
     /// Reject
     #[arg(long)]
     reject: bool,
+    /// Answer that the approval requires, as JSON (`@FILE` reads a file, `-` stdin)
+    #[arg(long, value_name = "JSON", conflicts_with = "reject")]
+    answer: Option<String>,
     /// Feedback for the run
     #[arg(long, value_name = "TEXT")]
     feedback: Option<String>,
@@ -79,7 +82,9 @@ async fn list(args: ApprovalListArgs, global: &Global) -> Result<()> {
             deciders.push_str(", not the requester");
         }
         let deadline = wait.deadline.map(|deadline| time::until(deadline, now)).unwrap_or_default();
-        table.row(cells![CallRef::from(wait), time::ago(wait.requested_at, now), deadline, deciders, &wait.title]);
+        let needs = if wait.answer_schema.is_some() { " (needs --answer)" } else { "" };
+        let question = format!("{}{needs}", wait.title);
+        table.row(cells![CallRef::from(wait), time::ago(wait.requested_at, now), deadline, deciders, question]);
     }
     let approvals = Approvals { approvals: waits.iter().map(Approval::from).collect() };
     global.show_table(&Partly::new(approvals, missing.clone()), table, "no open approvals")?;
@@ -94,8 +99,9 @@ async fn decide(args: DecideArgs, global: &Global) -> Result<()> {
     let connection = Connection::to_write(global).await?;
     let call = connection.call(&args.id)?;
     let decision_id = args.decision_id.unwrap_or_else(new_id::unique);
-    let decide = Decide { approved: args.approve, feedback: args.feedback, decided_by: args.by, decision_id };
+    let answer = args.answer.as_deref().map(read_payload).transpose()?;
+    let decide = Decide { approved: args.approve, feedback: args.feedback, decided_by: args.by, answer, decision_id };
     let (namespace, approval) = (connection.namespace.clone(), args.id);
     let appended = connection.decide_approval(DecideRequest { namespace, approval, decide }).await?;
-    answer(global, &call.run, if args.approve { "approved" } else { "rejected" }, &appended)
+    print_receipt(global, &call.run, if args.approve { "approved" } else { "rejected" }, &appended)
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::args::Global;
-use crate::builtin_agents::BuiltinAgents;
+use crate::builtin_agents::{BuiltinAgents, namespaces_of};
+use crate::builtin_flows::FlowSettings;
 use crate::config::Config;
 use crate::directory::{own_command, shell_word};
 use crate::error::{Exit, FAILURE, Mistake};
@@ -35,6 +37,9 @@ pub struct DevArgs {
     /// Keep runs in memory only
     #[arg(long, conflicts_with = "data")]
     ephemeral: bool,
+    /// Directory of flows: each document is stored when it is saved [default: the setting `flows.dir`]
+    #[arg(long, value_name = "DIR")]
+    flows: Option<PathBuf>,
     /// Open the console in a browser
     #[arg(long)]
     open: bool,
@@ -60,8 +65,9 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<()> {
     let webhooks = args.webhooks.open(&location, &trace)?;
     let protection = Protection::open(keys, webhooks, config)?;
     let builtin = BuiltinAgents::open(config)?;
+    let flows = FlowSettings::open(config, args.flows, namespaces_of(config)?)?;
     let agent = builtin.as_ref().and_then(BuiltinAgents::first_agent).map(str::to_owned);
-    let serving = Serving::start(address, location.clone(), protection, config, builtin, trace).await?;
+    let serving = Serving::start(address, location.clone(), protection, config, builtin, flows, trace).await?;
     let url = serving.url.clone();
     let stopped = shutdown_signal();
     if global.json {

@@ -9,7 +9,10 @@ mod config;
 mod demo;
 mod dev;
 mod doctor;
+mod flow;
 mod key;
+mod kind;
+mod memo;
 mod promise;
 mod queue;
 mod replay;
@@ -38,6 +41,9 @@ pub enum Command {
     /// Start, inspect and control runs
     #[command(subcommand)]
     Run(run::RunCommand),
+    /// Check, draw and run flows: workflows as documents
+    #[command(subcommand)]
+    Flow(flow::FlowCommand),
     /// Export runs with their complete logs as JSON lines
     Export(transfer::ExportArgs),
     /// Import exported runs
@@ -54,9 +60,15 @@ pub enum Command {
     Replay(replay::ReplayArgs),
     /// Show the cost of model calls
     Spend(spend::SpendArgs),
+    /// Show and change defaults of kinds: retries, timeouts, queues, deadlines
+    #[command(subcommand)]
+    Kind(kind::KindCommand),
     /// Show task queues, retry quarantined tasks, reopen rate-limited keys
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Invalidate recorded results of calls
+    #[command(subcommand)]
+    Memo(memo::MemoCommand),
     /// List connected workers
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
@@ -85,6 +97,7 @@ impl Command {
     pub fn ends_by_itself(&self) -> bool {
         matches!(self, Command::Dev(_) | Command::Server(_) | Command::Chat(_))
             || matches!(self, Command::Demo(args) if args.is_agent())
+            || matches!(self, Command::Flow(command) if command.ends_by_itself())
     }
 }
 
@@ -97,13 +110,16 @@ pub async fn execute(cli: Cli) -> Result<()> {
         Command::Server(args) => server::execute(args, &global).await,
         Command::Chat(args) => chat::execute(args, &global).await,
         Command::Run(command) => run::execute(command, &global).await,
+        Command::Flow(command) => flow::execute(command, &global).await,
         Command::Export(args) => transfer::export(args, &global).await,
         Command::Import(args) => transfer::import(args, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,
         Command::Promise(command) => promise::execute(command, &global).await,
         Command::Check(args) => check::execute(args, &global).await,
         Command::Replay(args) => replay::execute(args, &global).await,
+        Command::Memo(command) => memo::execute(command, &global).await,
         Command::Worker(command) => worker::execute(command, &global).await,
+        Command::Kind(command) => kind::execute(command, &global).await,
         Command::Queue(command) => queue::execute(command, &global).await,
         Command::Spend(args) => spend::execute(args, &global).await,
         Command::Api(args) => api::execute(args, &global).await,

@@ -11,7 +11,8 @@ use onward_core::ErrorCode;
 use onward_server::trace::Level;
 
 use crate::args::Global;
-use crate::builtin_agents::BuiltinAgents;
+use crate::builtin_agents::{BuiltinAgents, namespaces_of};
+use crate::builtin_flows::FlowSettings;
 use crate::config::Config;
 use crate::error::Mistake;
 use crate::output::print_json;
@@ -71,7 +72,8 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<()> {
     }
     let protection = Protection { tls, tls_key: args.tls.key(config), ..Protection::open(keys, webhooks, config)? };
     let builtin = BuiltinAgents::open(config)?;
-    let serving = Serving::start(listen, location.clone(), protection, config, builtin, trace.clone()).await?;
+    let flows = FlowSettings::open(config, None, namespaces_of(config)?)?;
+    let serving = Serving::start(listen, location.clone(), protection, config, builtin, flows, trace.clone()).await?;
     let stopped = shutdown_signal();
     let console = format!("{}/", serving.url);
     trace.log(Level::Info, "ready", &[("url", &serving.url), ("console", &console), ("data", &location)]);

@@ -2,10 +2,11 @@
 //!
 //! Rejects only names that look like a mistyped setting: other names with the prefix may belong to a user's program or an SDK.
 
-use super::file::{distance, nearest};
+use super::file::nearest;
 use super::{KEYS, SettingKey};
 use crate::error::Mistake;
 use onward_core::ErrorCode;
+use strsim::levenshtein;
 
 /// Variable with the path of the settings file.
 pub const CONFIG: &str = "ONWARD_CONFIG";
@@ -45,7 +46,7 @@ fn meant(rest: &str) -> Option<String> {
         [(whole, key.variable()), (last, key.variable())]
     });
     let known = settings.chain([("config".to_owned(), CONFIG.to_owned())]);
-    let far = known.map(|(word, variable)| (distance(rest, &word), word.len(), variable));
+    let far = known.map(|(word, variable)| (levenshtein(rest, &word), word.len(), variable));
     far.filter(|(far, len, _)| *far <= TYPO_MAX.min(len / 3)).min().map(|(_, _, variable)| variable)
 }
 

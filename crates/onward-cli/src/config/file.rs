@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use onward_core::ErrorCode;
+use strsim::levenshtein;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -100,7 +101,7 @@ fn take(
 /// Returns the most similar known name, if one is similar enough.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
-    let far = |known: &'static str| distance(name, known).min(distance(name, last(known)));
+    let far = |known: &'static str| levenshtein(name, known).min(levenshtein(name, last(known)));
     let best = KEYS.iter().filter(|key| !key.is_secret).map(|key| (far(key.name), key.name)).min()?;
     (best.0 <= TYPO_MAX).then_some(best.1)
 }
@@ -108,22 +109,7 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
 /// Returns the table that a mistyped one resembles: `[models.fast]` for `model.fast`.
 fn nearest_table(name: &str) -> Option<String> {
     let (table, rest) = name.split_once('.')?;
-    TABLES.iter().find(|known| distance(table, known) == 1).map(|known| format!("[{known}.{rest}]"))
-}
-
-/// Computes the Levenshtein distance.
-pub(super) fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let changed = corner + usize::from(letter != *other);
-            corner = row[j + 1];
-            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    TABLES.iter().find(|known| levenshtein(table, known) == 1).map(|known| format!("[{known}.{rest}]"))
 }
 
 fn line_of(text: &str, at: usize) -> usize {

@@ -65,10 +65,14 @@ pub static KEYS: &[SettingKey] = &[
     key("server.store", "store of `onward server`: `postgres://…`, `embedded:DIR` or `memory:`"),
     key("server.lease", "time without contact after which a worker loses its runs and tasks")
         .default(|| format!("{}s", onward_runtime::Options::default().lease.as_secs())),
-    key("server.namespaces", "comma-separated namespaces in which the models and agents of the file run")
+    key("server.namespaces", "comma-separated namespaces in which flows, and the models and agents of the file, run")
         .list()
         .default(|| "default".to_owned()),
     key("server.attachments", "directory of attachments that messages reference by hash").path(),
+    key("flows.dir", "directory of flows, whose documents `onward dev` and `onward server` store when they change").path(),
+    key("flows.http", "comma-separated hosts that the action `http` of flows may reach").list(),
+    key("flows.documents", "directory below which the actions `read` and `write` of flows use files").path(),
+    key("flows.model", "model of prompts of flows that name none"),
     key("server.keys", "key file of a server").path(),
     key("server.cors_origins", "comma-separated origins whose web pages may call a server; `*` is every origin").list(),
     key("tls_cert", "certificate of `onward server` with its chain, PEM").path(),

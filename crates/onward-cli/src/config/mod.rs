@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use onward_core::ErrorCode;
+use onward_core::{ErrorCode, KindDefaults, Name};
 use onward_server::{Ceilings, Limits};
 
 use crate::error::Mistake;
@@ -142,6 +142,14 @@ impl Config {
                 message,
                 "use `[namespaces.shop]`, or `[namespaces.\"*\"]` for all namespaces",
             )
+        })
+    }
+
+    /// Returns the defaults of kinds.
+    pub fn defaults(&self) -> Result<BTreeMap<Name, KindDefaults>, Mistake> {
+        self.tables().map_or(Ok(BTreeMap::new()), Tables::defaults).map_err(|(kind, why)| {
+            let message = format!("invalid defaults in the table `kinds.{kind}`: {why}");
+            Mistake::usage(ErrorCode::ConfigInvalid, message, "see docs/guide/defaults.md for the options of a kind")
         })
     }
 

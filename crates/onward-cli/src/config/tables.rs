@@ -1,20 +1,25 @@
-//! The tables of the settings file: providers, models, agents, MCP servers and namespaces.
+//! The tables of the settings file: providers, models, agents, MCP servers, namespaces and kinds.
 //!
 //! Defines their format; unknown fields fail when the file is read. References and keys are checked where they are used. Must
 //! never print a value that may be a key.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use onward::agent::{EffectClass, ModelSettings, ProviderSettings};
 use onward::budget::WrittenBudget;
 use onward_core::budget::Budget;
-use onward_core::{NameError, Namespace};
+use onward_core::task::RetryPolicy;
+use onward_core::time::millis;
+use onward_core::{KindDefaults, Name, NameError, Namespace};
 use onward_server::Ceilings;
 use serde::Deserialize;
 
+use crate::span;
+
 /// Tables that contain no settings of [`KEYS`](super::KEYS).
-pub const TABLES: [&str; 5] = ["providers", "models", "agents", "mcp", "namespaces"];
+pub const TABLES: [&str; 6] = ["providers", "models", "agents", "mcp", "namespaces", "kinds"];
 
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Tables {
@@ -29,6 +34,62 @@ pub struct Tables {
     /// Settings by namespace; `*` is every namespace.
     #[serde(default)]
     pub namespaces: BTreeMap<String, NamespaceSettings>,
+    /// Defaults by kind.
+    #[serde(default)]
+    pub kinds: BTreeMap<Name, KindSettings>,
+}
+
+/// Defaults of a kind of tasks or workflows.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KindSettings {
+    pub queue: Option<Name>,
+    pub priority: Option<i32>,
+    /// Maximum number of attempts.
+    pub retry: Option<u32>,
+    /// Delay after the first attempt.
+    pub retry_delay: Option<WrittenSpan>,
+    pub queued_timeout: Option<WrittenSpan>,
+    pub attempt_timeout: Option<WrittenSpan>,
+    pub total_timeout: Option<WrittenSpan>,
+    pub heartbeat_timeout: Option<WrittenSpan>,
+    /// Of runs, after their start.
+    pub deadline: Option<WrittenSpan>,
+}
+
+/// A duration with its unit: `90s`, `2h`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+pub struct WrittenSpan(Duration);
+
+impl TryFrom<String> for WrittenSpan {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<WrittenSpan, String> {
+        span::parse_positive(&text).map(WrittenSpan)
+    }
+}
+
+impl KindSettings {
+    /// Returns the defaults, or why they cannot apply.
+    fn defaults(&self) -> Result<KindDefaults, String> {
+        let ms = |span: Option<WrittenSpan>| span.map(|WrittenSpan(time)| millis(time));
+        if self.retry_delay.is_some() && self.retry.is_none() {
+            return Err("`retry_delay` needs `retry`".to_owned());
+        }
+        let retry = self.retry.map(RetryPolicy::attempts);
+        Ok(KindDefaults {
+            queue: self.queue.clone(),
+            priority: self.priority,
+            retry: retry
+                .map(|policy| self.retry_delay.into_iter().fold(policy, |policy, WrittenSpan(delay)| policy.delay(delay))),
+            queued_timeout_ms: ms(self.queued_timeout),
+            attempt_timeout_ms: ms(self.attempt_timeout),
+            total_timeout_ms: ms(self.total_timeout),
+            heartbeat_timeout_ms: ms(self.heartbeat_timeout),
+            deadline_ms: ms(self.deadline),
+        })
+    }
 }
 
 /// Settings of a namespace.
@@ -40,6 +101,15 @@ pub struct NamespaceSettings {
 }
 
 impl Tables {
+    /// Returns the defaults of kinds, or the kind whose defaults are wrong.
+    pub fn defaults(&self) -> Result<BTreeMap<Name, KindDefaults>, (Name, String)> {
+        let of = |(kind, settings): (&Name, &KindSettings)| match settings.defaults() {
+            Ok(defaults) => Ok((kind.clone(), defaults)),
+            Err(why) => Err((kind.clone(), why)),
+        };
+        self.kinds.iter().map(of).collect()
+    }
+
     /// Returns the maximum budgets that callers may give to runs.
     pub fn ceilings(&self) -> Result<Ceilings, NameError> {
         let mut ceilings = Ceilings::default();

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::event::{ApprovalDecided, AttributeSet, RunPaused, RunStarted, SignalReceived, StepCompleted, StepFailed};
+use onward_core::event::{
+    ApprovalDecided, AttributeSet, MemoAnswered, RunPaused, RunStarted, SignalReceived, StepCompleted, StepFailed,
+};
 use onward_core::external::ExternalAppended;
 use onward_core::{CallId, Event, Failure, Name, Payload, Timestamp};
 
@@ -28,6 +30,7 @@ impl EventFormatter {
     fn remember(&mut self, event: &Event) {
         let (call_id, name) = match event {
             Event::TaskScheduled(event) => (&event.call_id, event.kind.as_str()),
+            Event::MemoRequested(event) => (&event.call_id, event.name.as_str()),
             Event::ChildStarted(event) => (&event.call_id, event.child.as_str()),
             Event::ChildAwaited(event) => (&event.call_id, event.child.as_str()),
             Event::ApprovalRequested(event) => (&event.call_id, event.name.as_str()),
@@ -67,6 +70,7 @@ impl EventFormatter {
             Event::CancelRequested(event) => shown(&event.reason),
             Event::TerminateRequested(event) => shown(&event.reason),
             Event::RunPaused(event) => format_pause(event),
+            Event::MemoAnswered(event) => format_memo(&self.call(&event.call_id), event),
             Event::RunResumed(event) => event.budget.map(|budget| format!("with {budget}")).unwrap_or_default(),
             Event::ExternalAppended(event) => format_external(event),
             _ => String::new(),
@@ -87,6 +91,9 @@ impl EventFormatter {
             }
             Event::PromiseCreated(event) => format!("{}{}", shown(event.name.as_str()), deadline(event.deadline, at)),
             Event::WaitCanceled(event) => self.call(&event.call_id),
+            Event::MemoRequested(event) => format!("{} {}", shown(event.name.as_str()), shown(&event.key)),
+            Event::MemoStored(event) => self.call(&event.call_id),
+            Event::MemoReleased(event) => self.call(&event.call_id),
             Event::StateSet(event) => format!("{} = {}", shown(event.key.as_str()), preview(&event.value)),
             Event::AttributeSet(event) => format_attribute(event),
             Event::BudgetSet(event) => event.budget.to_string(),
@@ -152,6 +159,14 @@ fn format_result(call: &str, result: &Result<Payload, Failure>) -> String {
     match result {
         Ok(payload) => format!("{call} -> {}", preview(payload)),
         Err(failure) => format!("{call}: {}", format_failure(failure)),
+    }
+}
+
+/// Formats the answer of a memo: a result with its origin, or who computes it.
+fn format_memo(call: &str, event: &MemoAnswered) -> String {
+    match &event.hit {
+        Some(hit) => format!("{call} -> {} from run {}", preview(&hit.output), shown(hit.from.as_str())),
+        None => format!("{call} is to be computed"),
     }
 }
 

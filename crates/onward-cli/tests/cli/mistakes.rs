@@ -2,6 +2,9 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use onward_core::Timestamp;
 
 use crate::kit::{one_order, onward, ran, run, until};
 
@@ -41,6 +44,17 @@ fn a_budget_that_is_none_is_named() {
         let expected = format!("! error[usage]: `--budget {limit}`: {why}\n{hint}");
         run(directory.path(), ["run", "start", "tea", "--budget", limit]).assert_output(2, &expected);
         run(directory.path(), ["run", "resume", "order-1", "--budget", limit]).assert_output(2, &expected);
+    }
+}
+
+#[test]
+fn a_deadline_is_a_duration_and_is_shown() {
+    let directory = one_order("order-1");
+    let started = run(directory.path(), ["run", "start", "tea", "--id", "late", "--deadline", "90m", "--json"]);
+    let time = |field: &str| Timestamp::parse(started.json()[field].as_str().unwrap()).unwrap();
+    assert_eq!(time("deadline_at").since(time("created_at")), Duration::from_secs(5_400));
+    for limit in ["0s", "soon", "-1m"] {
+        assert_eq!(run(directory.path(), ["run", "start", "tea", "--deadline", limit]).code, 2, "{limit}");
     }
 }
 

@@ -120,7 +120,8 @@ impl StreamContent {
                 failed.failure.message.len() + failed.failure.details.as_ref().map_or(0, |details| details.data().len())
             }
             StreamContent::ApprovalRequested(StreamApproval { requested, .. }) => {
-                requested.title.len() + requested.show.as_ref().map_or(0, |show| show.data().len())
+                let payloads = requested.show.iter().chain(&requested.answer_schema);
+                requested.title.len() + payloads.map(|payload| payload.data().len()).sum::<usize>()
             }
             StreamContent::Paused(pause) => pause.message.len(),
             _ => 0,

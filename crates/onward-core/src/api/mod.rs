@@ -7,13 +7,19 @@ mod target;
 mod verbs;
 
 mod conversations;
+mod defaults;
+mod flows;
 mod lists;
+mod memos;
 mod observe;
 mod runs;
 mod tasks;
 
 pub use conversations::*;
+pub use defaults::*;
+pub use flows::*;
 pub use lists::*;
+pub use memos::*;
 pub use observe::*;
 pub use payloads::PayloadMut;
 pub use runs::*;

@@ -49,7 +49,11 @@ impl Call {
             }
             SendMessage(request) => visit(PayloadMut::Payload(&mut request.content), &request.run, None, &["signal"]),
             SignalRun(request) => signal(&mut request.signal, &request.run, visit),
-            DriveRun(request) => request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit)),
+            DriveRun(request) => {
+                request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit))?;
+                request.decision.iter_mut().try_for_each(|decision| visit_decision(decision, visit))
+            }
+            DecideApproval(request) => visit_decision(request, visit),
             ResumeAgent(request) => request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit)),
             UpdateRun(request) => visit(PayloadMut::Payload(&mut request.payload), &request.run, None, &["update"]),
             QueryRun(request) => visit(PayloadMut::Payload(&mut request.payload), &request.run, None, &["query"]),
@@ -59,15 +63,24 @@ impl Call {
                 let run = RunKey::new(request.namespace.clone(), id);
                 visit(of_result(&mut request.result), &run, None, &["promise"])
             }
-            // Attachments are read by the server, which passes them to models.
+            // Attachments are read by the server, which passes them to models; flows are executed by it.
             PutAttachment(_) | ReadRun(_) | ReadTask(_) | CancelTask(_) | ReadBlockers(_) | ListDeleted(_) | ReadLog(_)
             | ReadEntries(_) | AwaitChange(_) | ReadActive(_) | ReadStream(_) | ListRuns(_) | ListChildren(_)
             | ListVersions(_) | ReadSpend(_) | CancelRun(_) | TerminateRun(_) | PauseRun(_) | ResumeRun(_) | RetryRun(_)
-            | ForkRun(_) | ResetRun(_) | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | DecideApproval(_)
-            | ListWorkers(_) | ListQuarantined(_) | RetryTask(_) | ListQueues(_) | ReadTimeline(_) | ReadAt(_) | CountRuns(_)
-            | ReadActivity(_) => Ok(()),
+            | ForkRun(_) | ResetRun(_) | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | ListWorkers(_)
+            | ListQuarantined(_) | RetryTask(_) | ListQueues(_) | ReadTimeline(_) | ReadAt(_) | CountRuns(_)
+            | ReadActivity(_) | PutFlow(_) | ListFlows(_) | DeleteFlow(_) | PutDefaults(_) | ListDefaults(_)
+            | InvalidateMemos(_) => Ok(()),
         }
     }
+}
+
+/// Visits the answer of a decision.
+fn visit_decision<E: From<String>>(request: &mut DecideRequest, visit: &mut Visit<'_, E>) -> Result<(), E> {
+    let Some(answer) = &mut request.decide.answer else { return Ok(()) };
+    let (id, ..) = split_call_ref(&request.approval)
+        .ok_or_else(|| E::from(format!("`{}` is not the id of an approval", request.approval)))?;
+    visit(PayloadMut::Payload(answer), &RunKey::new(request.namespace.clone(), id), None, &["decision"])
 }
 
 /// Visits the payloads of a call that is under way.
@@ -141,8 +154,11 @@ impl Reply {
             }
             (Reply::ListApprovals(reply), _) => reply.waits.iter_mut().try_for_each(|wait| {
                 let (run, generation) = (wait.run.clone(), wait.generation);
-                let show = wait.show.as_mut();
-                show.map_or(Ok(()), |show| visit(PayloadMut::Payload(show), &run, Some(generation), &["show"]))
+                let parts = [(&mut wait.show, "show"), (&mut wait.answer_schema, "answer schema")];
+                parts
+                    .into_iter()
+                    .filter_map(|(part, context)| Some((part.as_mut()?, context)))
+                    .try_for_each(|(part, context)| visit(PayloadMut::Payload(part), &run, Some(generation), &[context]))
             }),
             (Reply::ListQuarantined(reply), _) => reply.tasks.iter_mut().try_for_each(|task| {
                 let (run, generation) = (task.id.run.clone(), task.id.generation);

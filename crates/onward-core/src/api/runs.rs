@@ -24,6 +24,8 @@ message! {
         8 => attributes: Vec<Attribute>,
         /// Budget of the run and its children; ignored if the run exists already.
         9 => budget: Option<Budget>,
+        /// Cancel the run after this time, pauses not counted; ignored if the run exists already.
+        10 => deadline_ms: Option<u64>,
     }
 
     pub struct Signal {
@@ -54,6 +56,14 @@ message! {
     }
 
     pub struct RunRequest { 1 => run: RunKey }
+}
+
+impl StartRequest {
+    /// Returns a start of the current version, without any option.
+    pub fn new(run: RunKey, kind: Name, input: Payload, seed: u64) -> StartRequest {
+        let (version, signal, trace, budget, deadline_ms) = (None, None, None, None, None);
+        StartRequest { run, kind, version, input, seed, signal, trace, attributes: Vec::new(), budget, deadline_ms }
+    }
 }
 
 impl From<RunKey> for RunRequest {
@@ -254,6 +264,9 @@ message! {
         3 => decided_by: Option<String>,
         /// Idempotency key: a repeat with the same id is the same decision; another id loses.
         4 => decision_id: String,
+        /// The structured answer that the approval requires; only with `approved`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => answer: Option<Payload>,
     }
 
     pub struct ResolveRequest {

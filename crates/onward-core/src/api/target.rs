@@ -41,8 +41,9 @@ targets! {
     |of| Target::Call(&mut of.namespace, &of.approval) => DecideRequest;
     |of| Target::Call(&mut of.namespace, &of.promise) => ResolveRequest;
     |of| Target::Call(&mut of.namespace, &of.task) => TaskRequest;
-    |of| Target::Namespace(&mut of.namespace, of.run.as_ref()) => DeletedQuery, WaitQuery, TaskQuery;
-    |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, SpendQuery, CountQuery, ActivityQuery;
+    |of| Target::Namespace(&mut of.namespace, of.run.as_ref()) => DeletedQuery, WaitQuery, TaskQuery, InvalidateMemosRequest;
+    |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, PutDefaultsRequest, DefaultsQuery, SpendQuery, CountQuery, ActivityQuery,
+        PutFlowRequest, FlowQuery, DeleteFlowRequest;
     |of| Target::Namespace(&mut of.filter.namespace, None) => BulkRequest;
     |_of| Target::Nothing => PutAttachmentRequest;
 }

@@ -20,7 +20,7 @@ message! {
         1 => head: RunHead,
         2 => kind: Name,
         3 => input: Payload,
-        4 => options: TaskOptions,
+        4 => options: Box<TaskOptions>,
         5 => state: TaskStatus,
         /// Number of attempts that were started.
         6 => attempts: u32,

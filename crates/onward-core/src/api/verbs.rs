@@ -108,6 +108,18 @@ macro_rules! with_verbs {
             retry_task RetryTask(TaskRequest) -> DoneReply, Operate;
             /// Lists the queues of a namespace with their tasks and the number of their workers.
             list_queues ListQueues(NamespaceRequest) -> QueuesReply, Read;
+            /// Stores a document as the current version of its flow. Nothing is stored if it has errors.
+            put_flow PutFlow(PutFlowRequest) -> PutFlowReply, Work;
+            /// Lists flows, or the versions of one.
+            list_flows ListFlows(FlowQuery) -> FlowsReply, Read;
+            /// Replaces the live defaults of a kind.
+            put_defaults PutDefaults(PutDefaultsRequest) -> DefaultsReply, Admin;
+            /// Lists the defaults of kinds from all sources.
+            list_defaults ListDefaults(DefaultsQuery) -> DefaultsReply, Read;
+            /// Deletes a flow with all its versions.
+            delete_flow DeleteFlow(DeleteFlowRequest) -> DoneReply, Admin;
+            /// Invalidates memos by key or by prefix: calls that begin later compute again.
+            invalidate_memos InvalidateMemos(InvalidateMemosRequest) -> InvalidateMemosReply, Operate;
         }
     };
 }

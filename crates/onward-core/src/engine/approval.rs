@@ -14,6 +14,9 @@ message! {
         3 => decided_by: Option<String>,
         /// The deadline has passed without a decision; an expired approval is not approved.
         4 => expired: bool,
+        /// The structured answer, if the approval requires one and was approved.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => answer: Option<Payload>,
     }
 }
 
@@ -32,18 +35,20 @@ impl Engine {
             deadline: None,
             bound_to: None,
             not_by_requester: false,
+            answer_schema: None,
         };
         self.open(call_id.clone(), CallDetails::Approval { name }, Some(event.into()));
         call_id
     }
 
     pub(super) fn approval_decided(&mut self, index: Index, event: ApprovalDecided) -> Option<Wake> {
-        let ApprovalDecided { call_id, approved, feedback, decided_by, .. } = event;
-        self.decide(&call_id, index, Decision { approved, feedback, decided_by, expired: false })
+        let ApprovalDecided { call_id, approved, feedback, decided_by, answer, .. } = event;
+        self.decide(&call_id, index, Decision { approved, feedback, decided_by, expired: false, answer })
     }
 
     pub(super) fn approval_expired(&mut self, call_id: &CallId, index: Index) -> Option<Wake> {
-        self.decide(call_id, index, Decision { approved: false, feedback: None, decided_by: None, expired: true })
+        let expired = Decision { approved: false, feedback: None, decided_by: None, expired: true, answer: None };
+        self.decide(call_id, index, expired)
     }
 
     fn decide(&mut self, call_id: &CallId, index: Index, decision: Decision) -> Option<Wake> {

@@ -1,5 +1,6 @@
 //! Open calls: one [`Call`] per call id without an answer.
 
+use super::memo::CallMemo;
 use super::{Engine, Wake};
 use crate::log::event::{ChildCanceled, TaskCanceled, WaitCanceled};
 use crate::task::RetryPolicy;
@@ -39,6 +40,8 @@ pub(super) enum StepPhase {
     Reported,
     /// Waits for its next attempt.
     Backoff,
+    /// Waits for its memo.
+    Asks,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -117,6 +120,7 @@ impl CallState {
 pub(super) struct Call {
     pub what: CallDetails,
     pub answer: CallState,
+    pub memo: Option<CallMemo>,
     /// The position of the call's event in `out`, with the number of the activation.
     request: Option<(u64, usize)>,
 }
@@ -139,18 +143,22 @@ impl Engine {
             self.out.push(event);
             (self.out_batch, self.out.len() - 1)
         });
-        self.calls.insert(call_id, Call { what, answer: CallState::Open, request });
+        self.calls.insert(call_id, Call { what, answer: CallState::Open, memo: None, request });
     }
 
     /// Registers a call that fails at once, without an event. The failure must depend on the code only, so that replay gives the
     /// same.
     pub(super) fn open_refused(&mut self, call_id: CallId, what: CallDetails, failure: Failure) {
         let answer = CallState::Ready { index: self.delivered.unwrap_or_default(), result: Err(failure), signal: None };
-        self.calls.insert(call_id, Call { what, answer, request: None });
+        self.calls.insert(call_id, Call { what, answer, memo: None, request: None });
     }
 
     /// Sets options of a call. They are recorded, so they must be set before the first await.
     pub fn configure(&mut self, call_id: &CallId, options: Options<'_>) {
+        if let Some(task) = self.held_task(call_id) {
+            options(task);
+            return self.check_memo_class(call_id);
+        }
         match self.calls.get(call_id).map(|call| call.request) {
             Some(None) => {} // a refused call has no event
             Some(Some((batch, position))) if batch == self.out_batch => options(&mut self.out[position]),
@@ -209,7 +217,8 @@ impl Engine {
         if self.detached {
             return;
         }
-        let Some(call) = self.calls.get(call_id) else { return };
+        let Some(call) = self.calls.get_mut(call_id) else { return };
+        self.out.extend(call.release_memo(call_id));
         self.cancel.dropped(call_id);
         match (&call.what, &call.answer) {
             (CallDetails::Step { .. }, _) => self.drop_step(call_id),
@@ -249,9 +258,9 @@ impl Engine {
         else {
             return;
         };
+        let events = call.give_up(&origin);
         call.answer = CallState::Ready { index, result: Err(failure), signal: None };
-        let event = call.give_up(&origin);
-        self.out.extend(event);
+        self.out.extend(events);
         self.wakes.push_back(Wake::Call(call_id.clone()));
     }
 
@@ -272,10 +281,17 @@ impl Call {
         self.request.is_some_and(|(batch, _)| batch == out_batch)
     }
 
-    /// Returns the event that stops the work on this call.
-    pub(super) fn give_up(&self, call_id: &CallId) -> Option<Event> {
+    /// Returns the events that stop the work on this call, and take its memo.
+    pub(super) fn give_up(&mut self, call_id: &CallId) -> Vec<Event> {
+        let work = self.stop_work(call_id);
+        self.release_memo(call_id).into_iter().chain(work).collect()
+    }
+
+    fn stop_work(&self, call_id: &CallId) -> Option<Event> {
         let call_id = call_id.clone();
         match &self.what {
+            // It was not scheduled.
+            CallDetails::Task { .. } if matches!(self.memo, Some(CallMemo::Asked { .. })) => None,
             CallDetails::Task { .. } => Some(TaskCanceled { call_id }.into()),
             CallDetails::Child { child, .. } => Some(ChildCanceled { call_id, child: child.clone() }.into()),
             CallDetails::Timer

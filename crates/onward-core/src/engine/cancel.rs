@@ -125,7 +125,7 @@ impl Engine {
             CallDetails::Step { phase: StepPhase::Idle { maybe_begun, .. }, .. } => {
                 self.recorded_as_interrupted(call_id).unwrap_or(!maybe_begun) // N9
             }
-            CallDetails::Step { phase, .. } => *phase == StepPhase::Backoff,
+            CallDetails::Step { phase, .. } => matches!(phase, StepPhase::Backoff | StepPhase::Asks),
             CallDetails::Canceled => false,
             _ => true,
         }
@@ -161,10 +161,10 @@ impl Engine {
         self.mailbox.stop_waiting(call_id);
         let Some(call) = self.calls.get_mut(call_id) else { return };
         self.cancel.interrupted.insert(call_id.clone());
-        let event: Option<Event> = call.give_up(call_id);
+        let events = call.give_up(call_id);
         let ready = CallState::Ready { index, result: Err(failure), signal: None };
         let before = std::mem::replace(&mut call.answer, ready);
-        self.out.extend(event);
+        self.out.extend(events);
         if let CallState::Reserved(signal) = before {
             if let Some(call_ids) = self.mailbox.reserved.get_mut(&signal.index) {
                 call_ids.retain(|other| other != call_id);
@@ -186,7 +186,9 @@ impl Engine {
         let meets = |call: &Call| match (&call.what, &call.answer) {
             (_, CallState::Ready { .. }) => false,
             // A step that was called before the request was not interrupted then: it ran.
-            (CallDetails::Step { phase, .. }, _) => matches!(phase, StepPhase::Idle { behind_request: true, .. }),
+            (CallDetails::Step { phase, .. }, _) => {
+                matches!(phase, StepPhase::Idle { behind_request: true, .. } | StepPhase::Asks)
+            }
             _ => true,
         };
         if self.calls.get(call_id).is_some_and(meets) {

@@ -6,7 +6,7 @@
 use super::call::StepIdentity;
 use super::{Engine, Fault};
 use crate::log::codec::Field;
-use crate::log::event::{Checkpoint, Divergence, SuspendReason};
+use crate::log::event::{Checkpoint, Divergence, SuspendReason, TaskScheduled};
 use crate::{CallId, Event, Failure, Hash, Index, Payload, Record};
 
 /// The last call on which code and log agreed; described only after a divergence.
@@ -66,7 +66,17 @@ impl Engine {
 
     /// Returns true if both events are the same call, though their bytes differ.
     fn is_same(&self, recorded: &Event, attempted: &Event) -> bool {
-        if self.strict { canonical(recorded) == canonical(attempted) } else { agrees(recorded, attempted) }
+        if !self.strict {
+            return agrees(recorded, attempted);
+        }
+        match (recorded, attempted) {
+            // Options that the code did not set come from its kind.
+            (Event::TaskScheduled(task), Event::TaskScheduled(own)) => {
+                let own = TaskScheduled { options: own.options.filled_as(&task.options), ..own.clone() };
+                canonical(recorded) == canonical(&own.into())
+            }
+            _ => canonical(recorded) == canonical(attempted),
+        }
     }
 
     /// Compares a recorded step result with the step that the code called at its call id. Fails if they diverge.
@@ -154,6 +164,10 @@ fn agrees(recorded: &Event, attempted: &Event) -> bool {
                 && a.result.is_ok() == b.result.is_ok()
         }
         (Event::AttributeSet(a), Event::AttributeSet(b)) => a == b,
+        (Event::MemoRequested(a), Event::MemoRequested(b)) => {
+            (&a.call_id, a.of_type, &a.name, a.scope, &a.key) == (&b.call_id, b.of_type, &b.name, b.scope, &b.key)
+        }
+        (Event::MemoStored(a), Event::MemoStored(b)) => a.call_id == b.call_id && same(Some(&a.output), Some(&b.output)),
         // The recorded budget applies, even if newer code would set another one.
         (Event::BudgetSet(a), Event::BudgetSet(b)) => a.call_id == b.call_id,
         (Event::RunCompleted(a), Event::RunCompleted(b)) => same(Some(&a.output), Some(&b.output)),
@@ -242,6 +256,9 @@ pub fn describe(event: &Event) -> String {
             None => format!("continuing as new with {}", value(&e.input)),
         },
         Event::EntryAppended(e) => format!("the {} entry {} at {}", e.role, value(&e.content), e.call_id),
+        Event::MemoRequested(e) => format!("the memo of {} `{}` at {} with key `{}`", e.of_type, e.name, e.call_id, e.key),
+        Event::MemoStored(e) => format!("the memo of the result at {}", e.call_id),
+        Event::MemoReleased(e) => format!("giving up the memo at {}", e.call_id),
         Event::CallAdopted(e) => format!("taking over the call at {} at {}", e.from, e.call_id),
         other => match StepIdentity::of(other) {
             Some((identity, call_id)) => describe_step(&identity, call_id),

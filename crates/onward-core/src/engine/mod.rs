@@ -30,6 +30,7 @@ mod entry;
 mod identity;
 mod mailbox;
 pub mod matching;
+mod memo;
 mod paused;
 mod promise;
 mod run;
@@ -50,6 +51,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use approval::Decision;
 pub use call::{CancelOutcome, Options};
 pub use entry::{ENTRY_KEYS_MAX, KeyTaken};
+pub use memo::MemoOptions;
 pub use segment::{ABANDONMENTS_MAX, DivergencePoint};
 pub use signal::Pattern;
 pub use step::StepPoll;
@@ -240,6 +242,8 @@ pub struct Engine {
     spend_state_at: Option<Index>,
     versions: BTreeMap<Name, u32>,
     updates: VecDeque<crate::log::event::UpdateReceived>,
+    /// The updates that handlers have begun and not answered, oldest first.
+    updates_begun: Vec<String>,
     cancel: cancel::Cancel,
 
     out: Vec<Event>,
@@ -266,6 +270,9 @@ pub struct Engine {
     /// The parent of this run.
     parent: Option<RunKey>,
     nesting: u32,
+    /// The kind and version of the run's code.
+    kind: Option<Name>,
+    version: Option<Name>,
     is_called: bool,
     /// The last branch request and its index.
     branching: Option<(Index, Box<crate::log::event::BranchRequested>)>,
@@ -305,6 +312,7 @@ impl Engine {
             spend_state_at: None,
             versions: BTreeMap::new(),
             updates: VecDeque::new(),
+            updates_begun: Vec::new(),
             cancel: cancel::Cancel::default(),
             out: Vec::new(),
             out_batch: 0,
@@ -323,6 +331,8 @@ impl Engine {
             agent: entry::ConversationState::default(),
             parent: None,
             nesting: 0,
+            kind: None,
+            version: None,
             is_called: false,
             branching: None,
         }
@@ -533,6 +543,7 @@ impl Engine {
                 self.begin_conversation(&started);
                 self.parent = started.parent.as_ref().map(|link| link.run.clone());
                 self.nesting = started.nesting.unwrap_or(0);
+                (self.kind, self.version) = (Some(started.kind.clone()), started.version.clone());
                 self.is_called = started.parent.as_ref().is_some_and(|link| !link.is_spawned);
                 self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
@@ -542,8 +553,15 @@ impl Engine {
             Event::SignalReceived(_) => self.signal_delivered(index),
             Event::StepCompleted(event) => self.step_completed(index, event).map_err(|fault| self.departed(record, fault))?,
             Event::StepFailed(event) => self.step_failed(index, event).map_err(|fault| self.departed(record, fault))?,
-            Event::TaskCompleted(event) => self.answer(&event.call_id, index, Ok(event.output)),
-            Event::TaskFailed(event) => self.answer(&event.call_id, index, Err(event.failure)),
+            Event::TaskCompleted(event) => {
+                self.memo_ended(&event.call_id, Some(&event.output));
+                self.answer(&event.call_id, index, Ok(event.output))
+            }
+            Event::TaskFailed(event) => {
+                self.memo_ended(&event.call_id, None);
+                self.answer(&event.call_id, index, Err(event.failure))
+            }
+            Event::MemoAnswered(event) => self.memo_answered(index, event),
             Event::ChildCompleted(event) => self.answer(&event.call_id, index, Ok(event.output)),
             Event::ChildFailed(event) => self.answer(&event.call_id, index, Err(event.failure)),
             Event::TimerFired(event) => self.timer_fired(&event.call_id, index),
@@ -770,7 +788,7 @@ impl Engine {
     /// Returns the number of entries about open calls: it must not grow with the log.
     pub fn entries(&self) -> usize {
         let calls = self.calls.len() + self.arms.len() + self.dropped_steps.len() + self.deferred_steps.len();
-        calls + self.mailbox.entries() + self.updates.len() + self.wakes.len() + self.early.len()
+        calls + self.mailbox.entries() + self.updates.len() + self.updates_begun.len() + self.wakes.len() + self.early.len()
     }
 
     /// Sets the branch whose code is polled from now on; returns the previous one.

@@ -12,6 +12,7 @@ impl Engine {
         if self.ended {
             return;
         }
+        self.abandon_updates(); // N10
         self.ended = true; // N8
         self.detached = true;
         let event: Event = match result.map_err(Failure::bounded) {
@@ -27,6 +28,7 @@ impl Engine {
         if self.ended {
             return;
         }
+        self.abandon_updates(); // N10
         self.ended = true;
         self.out.push(RunContinued { input, checkpoint: None }.into());
     }
@@ -69,6 +71,7 @@ impl Engine {
             ));
             return false;
         }
+        self.abandon_updates(); // N10
         self.ended = true;
         self.cancel_abandoned_children();
         true

@@ -165,6 +165,7 @@ impl Engine {
     pub(super) fn step_completed(&mut self, index: Index, event: StepCompleted) -> Result<Option<Wake>, super::Fault> {
         let identity = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
         self.match_step(index, &event.call_id, &identity)?;
+        self.memo_ended(&event.call_id, Some(&event.output));
         Ok(self.answer(&event.call_id, index, Ok(event.output)))
     }
 
@@ -172,6 +173,7 @@ impl Engine {
         let identity = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
         self.match_step(index, &event.call_id, &identity)?;
         if event.retry_at.is_none() {
+            self.memo_ended(&event.call_id, None);
             return Ok(self.answer(&event.call_id, index, Err(event.failure)));
         }
         if let Some(Call { what: CallDetails::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(&event.call_id) {
@@ -188,7 +190,7 @@ impl Engine {
         self.out.push(WaitCanceled { call_id: call_id.clone() }.into());
     }
 
-    /// Ends the delay before the next attempt.
+    /// Ends the delay before the next attempt, or the wait for the memo.
     pub(super) fn step_due(&mut self, call_id: &CallId) -> Option<Wake> {
         let not_begun = self.not_begun();
         let Some(Call { what: CallDetails::Step { phase, .. }, answer: CallState::Open, .. }) = self.calls.get_mut(call_id)

@@ -258,7 +258,7 @@ fn a_changed_task_input_diverges_but_map_order_and_options_do_not() {
     let call_id = same.engine.schedule_task(name("t"), json(r#"{"b":2,"a":1}"#));
     same.engine.configure(&call_id, &mut |event| {
         if let Event::TaskScheduled(task) = event {
-            task.options.priority = 9;
+            task.options.priority = Some(9);
         }
     });
     same.idle();
@@ -353,7 +353,7 @@ fn a_cancel_interrupts_open_waits_once_and_spares_a_running_step() {
     let step = bench.engine.open_step(name("s"));
     assert!(matches!(bench.engine.poll_step(&step), StepPoll::Start { .. }));
     bench.commit();
-    bench.input(CancelRequested { reason: "enough".to_owned() });
+    bench.input(CancelRequested::new("enough".to_owned()));
     bench.poll();
     let failure = bench.engine.poll_call(&task).unwrap().unwrap_err();
     assert!(failure.is_canceled());
@@ -369,7 +369,7 @@ fn a_cancel_that_meets_no_wait_interrupts_the_next_one() {
     let step = bench.engine.open_step(name("s"));
     bench.engine.poll_step(&step);
     bench.idle();
-    bench.input(CancelRequested { reason: String::new() });
+    bench.input(CancelRequested::new(String::new()));
     bench.poll();
     bench.engine.report_step(&step, Ok(json("1")), 0);
     bench.commit();
@@ -600,7 +600,7 @@ fn nothing_starts_at_the_end_of_a_log_that_ends_in_a_pause() {
 }
 
 fn cancel() -> CancelRequested {
-    CancelRequested { reason: "enough".to_owned() }
+    CancelRequested::new("enough".to_owned())
 }
 
 #[test]

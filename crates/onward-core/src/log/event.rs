@@ -8,6 +8,7 @@
 //! - E2: every input that answers a call names the call's [`CallId`].
 
 mod agent;
+mod memo;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -19,11 +20,15 @@ use crate::log::schema::{FieldLine, Proto, Schema};
 use crate::run::IdempotencyRecord;
 pub use crate::run::ancestry::Origin;
 pub use crate::run::attribute::{Attribute, AttributeValue};
+use crate::run::memo::MemoCell;
 use crate::spend::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
 use crate::{CallId, Failure, Hash, Index, Name, Payload, RunId, RunKey, Timestamp, WorkerId, message, numbered};
 pub use agent::{CallAdopted, Checkpoint, EntryAppended, EntryKey, EntryLocation, Quote, SegmentAbandoned, Tally};
+pub use memo::{
+    MemoAnswered, MemoAsked, MemoHit, MemoInvalidated, MemoReleased, MemoRequested, MemoReturned, MemoSettled, MemoStored,
+};
 
 /// The storage of an event's content: inline, or boxed if it would enlarge every other event.
 macro_rules! held {
@@ -148,6 +153,11 @@ events! {
         21 => BranchRequested in Box<BranchRequested> | "branch_requested",
         24 => ExternalAppended | "external_appended",
         25 => ChildSettled | "child_settled",
+        26 => MemoAnswered | "memo_answered",
+        27 => MemoAsked | "memo_asked",
+        28 => MemoSettled | "memo_settled",
+        29 => MemoReturned | "memo_returned",
+        30 => MemoInvalidated | "memo_invalidated",
     }
     commits {
         32 => StepCompleted | "step_completed",
@@ -178,6 +188,9 @@ events! {
         57 => CallAdopted | "call_adopted",
         58 => ChildAwaited | "child_awaited",
         59 => BudgetSet | "budget_set",
+        60 => MemoRequested | "memo_requested",
+        61 => MemoStored | "memo_stored",
+        62 => MemoReleased | "memo_released",
     }
 }
 
@@ -243,8 +256,14 @@ impl Event {
             // Needed for approvals that are asked for again, and for unpriced costs that were reported.
             Event::ApprovalDecided(_) | Event::RunPaused(_) => true,
             Event::RunResumed(event) => event.budget.is_some(),
+            Event::CancelRequested(event) => event.is_deadline,
             // They change the slices that the budget has lent to children.
             Event::ChildStarted(_) | Event::ChildCompleted(_) | Event::ChildFailed(_) => true,
+            // They open or end memos.
+            Event::MemoRequested(_) | Event::MemoAnswered(_) | Event::MemoStored(_) | Event::MemoReleased(_) => true,
+            Event::TaskFailed(_) | Event::TaskCanceled(_) | Event::SegmentAbandoned(_) => true,
+            Event::StepFailed(event) => event.retry_at.is_none(),
+            Event::MemoAsked(_) | Event::MemoSettled(_) | Event::MemoReturned(_) | Event::MemoInvalidated(_) => true,
             _ => self.is_quiet(),
         }
     }
@@ -384,6 +403,12 @@ message! {
         /// The names of the credentials that forked, reset or retried the run, its root run or the run that it is a copy of (Z10).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         30 => copied_by: Vec<String>,
+        /// The time limit of the run, from this record on; in a later generation, what is left of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        31 => deadline_ms: Option<u64>,
+        /// The run is the cell of this memo.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        32 => cell: Option<Box<MemoCell>>,
     }
 }
 
@@ -415,6 +440,8 @@ impl RunStarted {
             imported_until: None,
             requester: None,
             copied_by: Vec::new(),
+            deadline_ms: None,
+            cell: None,
         }
     }
 
@@ -441,6 +468,9 @@ message! {
         3 => feedback: Option<String>,
         4 => decided_by: Option<String>,
         5 => decision_id: String,
+        /// The structured answer, if the approval requires one and was approved.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        6 => answer: Option<Payload>,
     }
 
     pub struct PromiseResolved { 1 => call_id: CallId, 2 => result: Result<Payload, Failure>, 3 => resolution_id: String }
@@ -524,7 +554,12 @@ message! {
         4 => spent: Option<BudgetUse>,
     }
 
-    pub struct CancelRequested { 1 => reason: String }
+    pub struct CancelRequested {
+        1 => reason: String,
+        /// The deadline of the run has passed; nothing else requested it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        2 => is_deadline: bool,
+    }
 
     pub struct TerminateRequested {
         1 => reason: String,
@@ -577,6 +612,13 @@ message! {
 
     /// The end of a spawned child: reports the use of its budget only. The code requests the result with `child_awaited`.
     pub struct ChildSettled { 1 => child: RunId, 2 => spent: BudgetUse }
+}
+
+impl CancelRequested {
+    /// Returns a request of a caller.
+    pub fn new(reason: String) -> CancelRequested {
+        CancelRequested { reason, is_deadline: false }
+    }
 }
 
 impl ChildSettled {
@@ -756,6 +798,9 @@ message! {
         /// The requester of the run may not decide.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => not_by_requester: bool,
+        /// The JSON schema of the answer that an approving decision needs; `None` if it needs none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        10 => answer_schema: Option<Payload>,
     }
 
     pub struct PromiseCreated { 1 => call_id: CallId, 2 => name: Name, 3 => deadline: Option<Timestamp> }

@@ -230,9 +230,10 @@ impl Log {
         Ok(log)
     }
 
-    /// Returns true for the log of a standalone task.
-    fn is_task(&self) -> bool {
-        self.records.first().and_then(Record::started).is_some_and(|started| started.task.is_some())
+    /// Returns true for the log of a standalone task or of the cell of a memo.
+    fn has_no_code(&self) -> bool {
+        let started = self.records.first().and_then(Record::started);
+        started.is_some_and(|started| started.task.is_some() || started.cell.is_some())
     }
 
     pub fn push(&mut self, record: Record) -> Result<(), LogError> {
@@ -250,8 +251,8 @@ impl Log {
         if starts != self.records.is_empty() {
             return Err(LogError::NoStart); // H2
         }
-        // The end of a standalone task is an input (R9).
-        let is_input = |event: &Event| event.is_input() || (self.is_task() && event.ends_log());
+        // The end of a standalone task or a cell is an input (R9, MM1).
+        let is_input = |event: &Event| event.is_input() || (self.has_no_code() && event.ends_log());
         if record.events.iter().any(|event| is_input(event) == record.commit.is_some()) {
             return Err(LogError::Mixed { index: record.index });
         }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use crate::log::event::{ChildStarted, RetryRequested, RunForked};
 use crate::run::ancestry::Ancestry;
+use crate::run::deadline::deadline_call;
 use crate::run::{Effect, IdempotencyRecord, RunHead, Wait, WaitKind, wait_key};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::task::{Task, TaskState, idempotency_key};
@@ -116,6 +117,7 @@ impl Projection {
         let set_aside = self.ancestry.is_set_aside(index);
         match event {
             Event::TimerFired(event) => drop(self.timers.remove(&event.call_id)),
+            Event::CancelRequested(event) if event.is_deadline => drop(self.timers.remove(&deadline_call())),
             Event::TaskCompleted(event) => drop(self.tasks.remove(&event.call_id)),
             Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.call_id)),
             Event::TaskFailed(event) => {
@@ -157,6 +159,8 @@ impl Projection {
             Event::RetryRequested(event) => Some(IdempotencyRecord::new(retry_key(&event.request_id))),
             Event::TaskAttemptEnded(event) => Some(event.once()),
             Event::ChildSettled(event) => Some(event.once()),
+            Event::MemoAnswered(event) => Some(event.once(self.head.generation)),
+            Event::MemoAsked(event) => Some(event.once()),
             _ => None,
         }
     }
@@ -178,7 +182,8 @@ impl Projection {
         let Some(wait) = self.decided.remove(call_id) else { return };
         let generation = self.head.generation;
         self.slots.remove(&wait_key(generation, call_id));
-        self.waits.insert(call_id.clone(), Wait { generation, requested_at: at, deadline: None, ..wait });
+        // The code continues with the answer in the log, so no other one is requested.
+        self.waits.insert(call_id.clone(), Wait { generation, requested_at: at, deadline: None, answer_schema: None, ..wait });
     }
 
     /// Resumes the log after a gap: timers keep their remaining time and tasks are scheduled again, except for those that have

@@ -6,7 +6,10 @@ use crate::log::event::{
     Attribute, PauseReason, RunPaused, RunResumed, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_incarnation,
 };
 use crate::run::attribute;
+use crate::run::deadline::deadline_call;
+use crate::run::memo::{MEMO_KEY_BYTES_MAX, is_cell_input, is_memo_id};
 use crate::spend::budget;
+use crate::task::EffectClass;
 use crate::{CallId, Epoch, Event, Index, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp, error_enum};
 
 fn why_fenced(epoch: Epoch, current: Epoch, n: u64, next: u64) -> String {
@@ -56,6 +59,8 @@ error_enum! {
         OutcomeUnknown { key: RunKey, index: Index } => OutcomeUnknown,
         #[error("run {key} cannot be copied up to event {index}: {why}")]
         NoForkPoint { key: RunKey, index: Index, why: String } => ForkPointInvalid,
+        #[error("run {key} does not wait for a memo at {call_id}")]
+        MemoNotAwaited { key: RunKey, call_id: CallId } => WaitNotFound,
         #[error("run {key} is external: only its own engine can do that")]
         External { key: RunKey } => RunExternal,
         #[error("run {key} is not an external run")]
@@ -114,6 +119,9 @@ impl RunHead {
     /// Decides on an input. `cost` is that of the last attempt of a task, which precedes the task's result in one record. On
     /// success the head is updated.
     pub fn admit_input(&mut self, input: Input, cost: Option<TaskAttemptEnded>, at: Timestamp) -> Result<Admitted, Refusal> {
+        if self.cell.is_some() || is_cell_input(&input.event) {
+            return self.admit_to_cell(input, at);
+        }
         let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, incarnation, .. } = input;
         self.check_form(&event)?;
@@ -133,6 +141,11 @@ impl RunHead {
         if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch) {
             let (current, next) = (self.epoch, self.next_commit);
             return Err(Refusal::Fenced { key: self.key.clone(), epoch, current, n: next, next }); // R8
+        }
+        if let Event::MemoAnswered(event) = &event
+            && !self.asks_memo(&event.call_id)
+        {
+            return Err(Refusal::MemoNotAwaited { key: self.key.clone(), call_id: event.call_id.clone() }); // MM2
         }
         if let Event::TaskAttemptEnded(event) = &event
             && let Some(why) = event.malformed()
@@ -165,6 +178,7 @@ impl RunHead {
         let mut record = Record { index: self.next_index, at, commit: None, events: Vec::with_capacity(1) };
         for event in cost.map(Event::from).into_iter().chain([event]) {
             effects.extend(self.input_effects(&event, at));
+            effects.extend(self.memo_effects(self.next_index, std::slice::from_ref(&event), at));
             self.take_input_status(&event, at);
             let one = Record::input(self.next_index, at, event);
             self.advance(&one);
@@ -196,7 +210,8 @@ impl RunHead {
         }
         self.check_commit(&commit)?;
         let before = cfg!(debug_assertions).then(|| self.clone());
-        let effects = self.commit_effects(&commit.events, at);
+        let mut effects = self.commit_effects(&commit.events, at);
+        effects.extend(self.memo_effects(self.next_index, &commit.events, at));
         let successor = self.successor(&commit, at);
         self.status = self.status_after(commit.horizon, &commit.events, commit.waits);
         let index = self.next_index;
@@ -270,13 +285,39 @@ impl RunHead {
         {
             return Some("it starts a child of a kind that is reserved for standalone tasks"); // IK1
         }
+        if commit.events.iter().any(|event| matches!(event, Event::ChildStarted(child) if is_memo_id(&child.child))) {
+            return Some("it starts a child with an id that is reserved for memos"); // MM6
+        }
+        if let Some(why) = self.wrong_memo(&commit.events) {
+            return Some(why);
+        }
         if !self.has_room_for_attributes(&commit.events) {
             return Some("it sets an attribute that is too long, or too many attributes"); // AT1
         }
         if commit.events.iter().filter_map(Event::call_id).any(CallId::is_too_deep) {
             return Some("a call is nested too deeply: combinators may be nested 127 times");
         }
+        if commit.events.iter().any(|event| event.call_id() == Some(&deadline_call())) {
+            return Some("a call has the id of the run's deadline"); // RD4
+        }
         before_last.iter().any(Event::ends_log).then_some("an event follows the end of the log") // H2
+    }
+
+    /// Returns the reason if a memo is malformed, or belongs to a call that may not be repeated (MM5).
+    fn wrong_memo(&self, events: &[Event]) -> Option<&'static str> {
+        let has_memo = |call_id: &CallId| {
+            let asked = events.iter().any(|event| matches!(event, Event::MemoRequested(asked) if asked.call_id == *call_id));
+            asked || self.memos.iter().any(|memo| memo.requested.call_id == *call_id)
+        };
+        events.iter().find_map(|event| match event {
+            Event::MemoRequested(asked) if asked.key.is_empty() || asked.key.len() > MEMO_KEY_BYTES_MAX => {
+                Some("the key of a memo is empty or too long")
+            }
+            Event::TaskScheduled(task) if task.options.class == Some(EffectClass::AtMostOnce) && has_memo(&task.call_id) => {
+                Some("a task that runs at most once has a memo")
+            }
+            _ => None,
+        })
     }
 
     fn has_room_for_attributes(&self, events: &[Event]) -> bool {
@@ -321,6 +362,7 @@ impl RunHead {
     }
 
     pub(super) fn advance(&mut self, record: &Record) {
+        self.follow_memos(record.index, &record.events);
         set_attributes(&mut self.attributes, &record.events);
         record.events.iter().for_each(|event| budget::follow(&mut self.spend, &mut self.budget, event, record.at));
         let is_quiet = record.commit.is_none() && record.events.iter().all(Event::is_quiet);
@@ -361,6 +403,7 @@ impl RunHead {
             generation,
             mailbox: commit.carries.signals.clone(),
             cancel_reason: commit.carries.cancel_reason.clone(),
+            deadline_ms: self.deadline_left(at),
             updates: commit.carries.updates.clone(),
             attributes,
             checkpoint: continued.checkpoint.clone(),

@@ -88,6 +88,7 @@ fn rank(awaited: &Awaited, blocker: Option<&Blocker>) -> u8 {
         (AwaitedKind::Promise, _) => 5,
         (AwaitedKind::Child, _) => 6,
         (AwaitedKind::Task, _) => 7,
+        (AwaitedKind::Memo, _) => 7,
         (AwaitedKind::Timer, _) => 8,
         (AwaitedKind::Update, _) => 9,
     }
@@ -133,6 +134,7 @@ fn unblocked(awaited: &Awaited) -> String {
         (AwaitedKind::Child, Some(child)) => format!("Waits for the child {child}"),
         (AwaitedKind::Child, None) => format!("Waits for a child of the kind {name}"),
         (AwaitedKind::Task, _) => format!("Waits for {}", task(name)),
+        (AwaitedKind::Memo, _) => format!("Waits for the memo of {name}"),
         (AwaitedKind::Update, _) => format!("Has not answered the update {name}"),
     }
 }

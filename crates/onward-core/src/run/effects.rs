@@ -119,9 +119,11 @@ impl OutboxMessage {
 }
 
 impl RunHead {
-    /// Returns the effects of the first record of a log: it schedules a standalone task.
+    /// Returns the effects of the first record of a log: it schedules a standalone task, or starts the timer of the deadline.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
-        let Some(RunStarted { task: Some(task), input, .. }) = first.started() else { return Vec::new() };
+        let Some(RunStarted { task: Some(task), input, .. }) = first.started() else {
+            return self.deadline_timer().into_iter().collect();
+        };
         let task = Task::new(self.task_id(CallId::root(0)), task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
     }
@@ -201,6 +203,7 @@ impl RunHead {
             requested_at: at,
             deadline,
             not_by_requester: false,
+            answer_schema: None,
         };
         match event {
             Event::StepFailed(event) => effects.extend(event.retry_at.map(|due_at| timer(&event.call_id, due_at))),
@@ -225,6 +228,7 @@ impl RunHead {
                     show: event.show.clone(),
                     deciders: event.deciders.clone(),
                     not_by_requester: event.not_by_requester,
+                    answer_schema: event.answer_schema.clone(),
                     ..wait(WaitKind::Approval, &event.call_id, &event.name, event.deadline)
                 })));
                 effects.extend(event.deadline.map(|due_at| timer(&event.call_id, due_at)));
@@ -395,5 +399,5 @@ fn close_wait(call_id: &CallId, token: &str) -> Vec<Effect> {
 fn cancel_by_parent(parent: &RunKey) -> Input {
     let reason = format!("its parent {} asked for it", parent.id);
     let once = IdempotencyRecord::new("cancel:parent".to_owned());
-    Input { once: Some(once), child_of: Some(parent.clone()), ..Input::new(CancelRequested { reason }) }
+    Input { once: Some(once), child_of: Some(parent.clone()), ..Input::new(CancelRequested::new(reason)) }
 }

@@ -92,9 +92,11 @@ impl IdempotencyRecord {
     pub fn answer(event: &Event, generation: u32, call_id: &CallId, who: &str) -> IdempotencyRecord {
         let key = super::wait_key(generation, call_id);
         let token = match event {
-            Event::ApprovalDecided(ApprovalDecided { approved, feedback, decided_by, .. }) => {
+            Event::ApprovalDecided(ApprovalDecided { approved, feedback, decided_by, answer, .. }) => {
                 let text = |text: &Option<String>| text.as_ref().map_or(vec![0], |text| [b"1", text.as_bytes()].concat());
-                token(who, &[vec![u8::from(*approved)], text(feedback), text(decided_by)])
+                let mut content = vec![vec![u8::from(*approved)], text(feedback), text(decided_by)];
+                content.extend(answer.as_ref().map(|answer| Hash::of(answer).to_string().into_bytes()));
+                token(who, &content)
             }
             Event::PromiseResolved(PromiseResolved { result: Ok(value), .. }) => {
                 token(who, &[b"ok".to_vec(), Hash::of(value).to_string().into_bytes()])

@@ -31,11 +31,13 @@
 mod admit;
 pub mod ancestry;
 pub mod attribute;
+pub mod deadline;
 pub mod doing;
 mod effects;
 mod idempotency;
 mod input;
 pub mod live;
+pub mod memo;
 pub mod moment;
 pub mod reopen;
 pub mod root;
@@ -47,11 +49,14 @@ pub use effects::{Effect, OutboxMessage, answer_to};
 pub use idempotency::{Again, IdempotencyRecord};
 pub use input::wait_key;
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use crate::log::event::{Attribute, CarriedSignal, ParentLink, RunStarted, UpdateReceived};
 use crate::log::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
+use crate::run::memo::{CellHead, OpenMemo};
 use crate::spend::SpendTotals;
 use crate::spend::budget::{self, BudgetHead, SpendState};
 use crate::{CallId, Epoch, Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message, numbered};
@@ -158,6 +163,15 @@ message! {
         /// The names of the credentials that forked, reset or retried it (see [`RunStarted::copied_by`]).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         36 => copied_by: Vec<String>,
+        /// The time at which the run is canceled (see [`deadline`]); later by each pause.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        37 => deadline_at: Option<Timestamp>,
+        /// Set for the cell of a memo only (see [`memo`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        38 => cell: Option<Box<CellHead>>,
+        /// The calls that wait for a memo or compute it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        39 => memos: Vec<OpenMemo>,
     }
 
     /// The key of a log: run and generation. A head begins with the same fields.
@@ -294,6 +308,9 @@ message! {
         /// The requester of the run may not decide.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         12 => not_by_requester: bool,
+        /// The JSON schema of the answer that an approving decision needs; `None` if it needs none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        13 => answer_schema: Option<Payload>,
     }
 }
 
@@ -311,7 +328,7 @@ impl RunHead {
             version: started.version.clone(),
             status: match &started {
                 RunStarted { is_external: true, .. } => Status::Running, // X4
-                RunStarted { task: Some(_), .. } => Status::Waiting,     // R9
+                RunStarted { task: Some(_), .. } | RunStarted { cell: Some(_), .. } => Status::Waiting, // R9
                 _ => Status::Pending,
             },
             next_index: Index(1),
@@ -339,6 +356,9 @@ impl RunHead {
             asks: Vec::new(),
             requester: started.requester.clone(),
             copied_by: started.copied_by.clone(),
+            deadline_at: started.deadline_ms.map(|limit| at.after(Duration::from_millis(limit))),
+            cell: started.cell.clone().map(|memo| Box::new(CellHead::new(*memo))),
+            memos: Vec::new(),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -367,6 +387,9 @@ impl RunHead {
         if self.external.is_some() {
             return self.take_external(record);
         }
+        if self.cell.is_some() {
+            return self.take_cell_record(record);
+        }
         match record.commit {
             Some(commit) => {
                 self.status = self.status_after(commit.horizon, &record.events, commit.waits);
@@ -379,6 +402,7 @@ impl RunHead {
     }
 
     fn take_input_status(&mut self, event: &Event, at: Timestamp) {
+        self.follow_deadline(event, at);
         match event {
             Event::ResultRequested(event) => {
                 // Calls of an earlier generation of the requester cannot receive the result any more.

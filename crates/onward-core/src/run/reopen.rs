@@ -44,7 +44,7 @@ use crate::run::{IdempotencyRecord, Input, OutboxMessage, Refusal, RunHead, Stat
 use crate::spend::SpendTotals;
 use crate::spend::budget::{Budget, BudgetHead};
 use crate::task::{EffectClass, OUTCOME_UNKNOWN, Task};
-use crate::{CallId, Event, Index, Name, Record, RunId, RunKey, Timestamp};
+use crate::{CallId, Event, Failure, Index, Name, Record, RunId, RunKey, Timestamp};
 
 /// A new log, and its outbox messages.
 #[derive(Debug, Clone, PartialEq)]
@@ -216,7 +216,7 @@ fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Res
     let mut is_own = false;
     for (index, event) in before.iter().chain([end]).flat_map(Record::indexed) {
         let Some((call_id, failure)) = final_failure(event).filter(|_| !known.is_set_aside(index)) else { continue };
-        let own = *failure == failed.failure;
+        let own = is_same(failure, &failed.failure);
         match reaction(before, end, index, call_id) {
             None => {
                 set_aside.push(index);
@@ -230,6 +230,11 @@ fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Res
         Some((failed, next)) => Err(Refusal::FailureHandled { key: head.key.clone(), failed, next }), // Z2
         None => Ok(set_aside),
     }
+}
+
+/// Returns true if a run ended with the failure of a call; its code may have added details.
+fn is_same(of_call: &Failure, of_run: &Failure) -> bool {
+    (&of_call.code, &of_call.message, &of_call.causes) == (&of_run.code, &of_run.message, &of_run.causes)
 }
 
 /// Returns the first reaction to the failure at `failed`, except for the end. A later cancellation request counts, because it
@@ -252,7 +257,7 @@ fn reaction(before: &[Record], end: &Record, failed: Index, call_id: &CallId) ->
 }
 
 /// Returns the call that failed without a further attempt.
-fn final_failure(event: &Event) -> Option<(&CallId, &crate::Failure)> {
+fn final_failure(event: &Event) -> Option<(&CallId, &Failure)> {
     match event {
         Event::StepFailed(event) if event.retry_at.is_none() => Some((&event.call_id, &event.failure)),
         Event::TaskFailed(event) => Some((&event.call_id, &event.failure)),
@@ -264,7 +269,7 @@ fn final_failure(event: &Event) -> Option<(&CallId, &crate::Failure)> {
 /// Returns the call id of an action of the code; canceled waits, entries and takeovers do not count.
 fn done_at(event: &Event) -> Option<&CallId> {
     match event {
-        Event::EntryAppended(_) | Event::CallAdopted(_) => None,
+        Event::EntryAppended(_) | Event::CallAdopted(_) | Event::MemoStored(_) | Event::MemoReleased(_) => None,
         event if event.canceled_call().is_some() => None,
         event => event.call_id(),
     }

@@ -109,6 +109,9 @@ message! {
         13 => input: Option<Payload>,
         /// An agent's code no longer makes the call.
         14 => abandoned: bool,
+        /// The run whose recorded result the call has, if it did not compute one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        15 => memo_from: Option<RunId>,
     }
 
     /// An attempt of a call.
@@ -151,6 +154,7 @@ impl TimelineCall {
             deadline: None,
             input: step.input.clone().filter(|input| input.data().len() <= INPUT_BYTES_MAX),
             abandoned: false,
+            memo_from: None,
         }
     }
 

@@ -107,6 +107,8 @@ numbered! {
         5 => Child / "child",
         /// An update that the code has not answered.
         6 => Update / "update",
+        /// A result that another call may have, or computes.
+        7 => Memo / "memo",
     }
 }
 
@@ -297,6 +299,7 @@ impl Fold {
             Event::TaskFailed(_) | Event::ChildFailed(_) if self.is_set_aside(index) => {}
             Event::TaskFailed(event) => self.close(&event.call_id),
             Event::TimerFired(event) => self.close(&event.call_id),
+            Event::MemoAnswered(event) => self.close(&event.call_id),
             Event::ChildCompleted(event) => self.close(&event.call_id),
             Event::ChildFailed(event) => self.close(&event.call_id),
             Event::CancelRequested(event) => {
@@ -367,6 +370,8 @@ impl Fold {
             Event::TaskCanceled(event) => self.close(&event.call_id),
             Event::ChildCanceled(event) => self.close(&event.call_id),
             Event::WaitCanceled(event) => self.close(&event.call_id),
+            Event::MemoRequested(event) => self.open(Memo, &event.call_id, Some(&event.name), at, None),
+            Event::MemoReleased(event) => self.close_memo(&event.call_id),
             Event::StateSet(event) => drop(self.view.state.insert(event.key.clone(), event.value.clone())),
             Event::StateCleared(event) => drop(self.view.state.remove(&event.key)),
             Event::UpdateAnswered(event) => drop(self.updates.remove(&event.update_id)),
@@ -395,6 +400,13 @@ impl Fold {
         self.abandoned.remove(call_id);
         let adopter = self.adopters.get(call_id).unwrap_or(call_id);
         self.open.remove(adopter);
+    }
+
+    /// Ends the wait for a memo; a task that computes one continues.
+    fn close_memo(&mut self, call_id: &CallId) {
+        if self.open.get(call_id).is_some_and(|awaited| awaited.kind == AwaitedKind::Memo) {
+            self.open.remove(call_id);
+        }
     }
 
     fn receive(&mut self, index: Index, at: Timestamp, signal: CarriedSignal) {

@@ -51,6 +51,7 @@ const APART_FIRST_MS: u64 = 500;
 
 message! {
     /// The number of attempts and the delays between them.
+    #[derive(Eq)]
     #[serde(default)]
     pub struct RetryPolicy {
         /// The maximum number of attempts; 0 = no limit.
@@ -125,9 +126,11 @@ message! {
     pub struct TaskOptions {
         /// Absent for the default queue.
         1 => queue: Option<Name>,
-        /// Higher goes first.
-        2 => priority: i32,
-        3 => retry: RetryPolicy,
+        /// Higher goes first; 0 by default.
+        #[serde(with = "priority_text")]
+        2 => priority: Option<i32>,
+        /// One attempt by default.
+        3 => retry: Option<RetryPolicy>,
         /// The maximum wait for the first attempt.
         4 => queued_timeout_ms: Option<u64>,
         /// The maximum duration of one attempt.
@@ -144,6 +147,34 @@ message! {
         /// The task costs money: its attempts are in the ledger, and the run's budget is checked before each of them.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         10 => costs: bool,
+        /// The options that the call did not set and its kind has a default for (KD1).
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        11 => from_kind: Vec<String>,
+    }
+}
+
+/// The priority as JSON: a number, which is 0 if the call sets none.
+mod priority_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(priority: &Option<i32>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i32(priority.unwrap_or_default())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
+        Ok(Option::<i32>::deserialize(deserializer)?.filter(|priority| *priority != 0))
+    }
+}
+
+impl TaskOptions {
+    /// Returns the priority, or the built-in default.
+    pub fn priority(&self) -> i32 {
+        self.priority.unwrap_or_default()
+    }
+
+    /// Returns the retry policy, or the built-in default.
+    pub fn retry(&self) -> RetryPolicy {
+        self.retry.clone().unwrap_or_default()
     }
 }
 
@@ -640,7 +671,7 @@ impl Task {
     }
 
     fn fail(&mut self, failure: Failure, now: Timestamp) -> TaskTransition {
-        match self.options.retry.next_attempt(self.counted_attempt(), &failure, now) {
+        match self.options.retry().next_attempt(self.counted_attempt(), &failure, now) {
             None => self.end(failure),
             Some(at) => {
                 self.attempt += 1;

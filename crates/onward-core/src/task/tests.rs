@@ -22,15 +22,19 @@ fn a_task_that_must_not_be_done_twice_is_not_given_to_another_worker() {
         TaskOptions { attempt_timeout_ms: Some(5_000), ..TaskOptions::default() },
         TaskOptions { heartbeat_timeout_ms: Some(5_000), ..TaskOptions::default() },
     ] {
-        let mut task = task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(5), ..options });
+        let mut task =
+            task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: Some(RetryPolicy::attempts(5)), ..options });
         task.claim(&worker(), LEASE, Timestamp(2_000));
         let TaskTransition::Ended(event) = task.expire(Timestamp(60_000)) else { panic!("it is still open") };
         let Event::TaskFailed(failed) = *event else { panic!("{event:?}") };
         assert_eq!((failed.failure.code.as_str(), failed.failure.retryable), ("outcome_unknown", false));
     }
     let once = || {
-        let mut task =
-            task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(5), ..TaskOptions::default() });
+        let mut task = task(TaskOptions {
+            class: Some(EffectClass::AtMostOnce),
+            retry: Some(RetryPolicy::attempts(5)),
+            ..TaskOptions::default()
+        });
         task.claim(&worker(), LEASE, Timestamp(2_000));
         task
     };
@@ -51,8 +55,11 @@ fn a_task_that_must_not_be_done_twice_is_not_given_to_another_worker() {
     assert_eq!(queued.report(1, queued.not_started(), LEASE, Timestamp(3_000)), Ok(TaskTransition::Open));
     assert_eq!((queued.state, queued.attempt, queued.visible_at), (TaskState::Queued, 1, Timestamp(3_000)));
     // A worker that reports a failure knows that nothing happened, or returns another failure.
-    let mut known =
-        task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+    let mut known = task(TaskOptions {
+        class: Some(EffectClass::AtMostOnce),
+        retry: Some(RetryPolicy::attempts(2)),
+        ..TaskOptions::default()
+    });
     known.claim(&worker(), LEASE, Timestamp(2_000));
     let transition = known.report(1, TaskReport::Failed(Failure::retryable("refused")), LEASE, Timestamp(3_000));
     assert_eq!(transition, Ok(TaskTransition::Open));
@@ -92,7 +99,7 @@ fn the_callee_may_request_a_longer_pause() {
 
 #[test]
 fn a_fatal_failure_ends_the_task_whatever_attempts_are_left() {
-    let mut task = task(TaskOptions { retry: RetryPolicy::attempts(5), ..Default::default() });
+    let mut task = task(TaskOptions { retry: Some(RetryPolicy::attempts(5)), ..Default::default() });
     task.claim(&worker(), LEASE, Timestamp(1_000));
     let transition = task.report(1, TaskReport::Failed(Failure::fatal("no")), LEASE, Timestamp(1_001)).unwrap();
     let TaskTransition::Ended(event) = transition else { panic!("the task goes on") };
@@ -121,7 +128,7 @@ fn a_task_that_waits_for_a_rate_limit_can_be_retried_and_one_that_waits_for_anot
     let limited = Failure::new("model_rate_limited", "").with_retry_after(Duration::from_secs(60));
     let refused = Failure::retryable("busy").with_limited(Duration::from_secs(60));
     for (failure, outcome) in [(limited, Ok(())), (refused, Ok(())), (Failure::retryable("busy"), Err(NotQuarantined))] {
-        let mut task = task(TaskOptions { retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+        let mut task = task(TaskOptions { retry: Some(RetryPolicy::attempts(2)), ..TaskOptions::default() });
         task.claim(&worker(), LEASE, Timestamp(1_000));
         task.report(1, TaskReport::Failed(failure), LEASE, Timestamp(1_000)).unwrap();
         assert_eq!(task.retry(Timestamp(1_001)), outcome);
@@ -133,7 +140,7 @@ fn a_task_that_waits_for_a_rate_limit_can_be_retried_and_one_that_waits_for_anot
 /// K9.
 #[test]
 fn an_interrupted_attempt_uses_up_its_number_but_no_retry() {
-    let mut task = task(TaskOptions { retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+    let mut task = task(TaskOptions { retry: Some(RetryPolicy::attempts(2)), ..TaskOptions::default() });
     let mut now = Timestamp(1_000);
     let mut executions = Vec::new();
     let failed = || TaskReport::Failed(Failure::retryable("busy"));
@@ -159,7 +166,7 @@ fn an_interrupted_attempt_uses_up_its_number_but_no_retry() {
 /// K9.
 #[test]
 fn a_task_that_begins_anew_does_not_use_attempt_numbers_again() {
-    let mut lost = task(TaskOptions { retry: RetryPolicy::attempts(3), ..TaskOptions::default() });
+    let mut lost = task(TaskOptions { retry: Some(RetryPolicy::attempts(3)), ..TaskOptions::default() });
     lost.lose_attempt(2, Timestamp(1_000));
     assert_eq!((lost.attempt, lost.counted_attempt(), lost.state), (3, 1, TaskState::Queued));
     let rescheduled = lost.rescheduled(Timestamp(2_000));
@@ -180,7 +187,7 @@ fn losses(task: &mut Task) -> u32 {
 #[test]
 fn a_model_call_outlasts_servers_that_crash_but_not_for_ever() {
     let call = |kind: &str, class| {
-        let options = TaskOptions { class, retry: RetryPolicy::forever(), ..TaskOptions::default() };
+        let options = TaskOptions { class, retry: Some(RetryPolicy::forever()), ..TaskOptions::default() };
         Task { kind: Name::new(kind).unwrap(), ..task(options) }
     };
     let mut pure = call("llm.m", Some(EffectClass::Pure));
@@ -193,7 +200,7 @@ fn a_model_call_outlasts_servers_that_crash_but_not_for_ever() {
 
 #[test]
 fn only_workers_that_vanish_in_a_row_count() {
-    let mut task = task(TaskOptions { retry: RetryPolicy::forever(), ..TaskOptions::default() });
+    let mut task = task(TaskOptions { retry: Some(RetryPolicy::forever()), ..TaskOptions::default() });
     for _ in 0..3 * LOST_WORKERS_MAX {
         for _ in 0..LOST_WORKERS_MAX {
             let now = task.visible_at;
@@ -267,7 +274,7 @@ fn a_server_that_the_worker_has_left_does_not_end_the_attempt() {
 #[test]
 fn a_paused_task_begins_no_attempt_and_keeps_its_remaining_time() {
     let options = TaskOptions {
-        retry: RetryPolicy::attempts(3),
+        retry: Some(RetryPolicy::attempts(3)),
         queued_timeout_ms: Some(100),
         total_timeout_ms: Some(10_000),
         ..Default::default()
@@ -298,7 +305,7 @@ fn a_paused_task_begins_no_attempt_and_keeps_its_remaining_time() {
 #[test]
 fn each_timeout_has_its_own_consequence() {
     let with = |f: fn(&mut TaskOptions)| {
-        let mut options = TaskOptions { retry: RetryPolicy::attempts(2), ..Default::default() };
+        let mut options = TaskOptions { retry: Some(RetryPolicy::attempts(2)), ..Default::default() };
         f(&mut options);
         task(options)
     };

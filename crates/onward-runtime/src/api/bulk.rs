@@ -90,7 +90,7 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         let (key, reason) = (&head.key, bulk.reason.clone());
         let event: Event = match verb {
-            BulkVerb::Cancel => CancelRequested { reason }.into(),
+            BulkVerb::Cancel => CancelRequested::new(reason).into(),
             BulkVerb::Terminate => TerminateRequested { reason, reset_to: None }.into(),
             BulkVerb::Pause => RunPaused::because(PauseReason::Requested, reason).into(),
             BulkVerb::Resume => RunResumed::default().into(),

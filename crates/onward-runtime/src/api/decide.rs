@@ -1,6 +1,6 @@
 //! Approvals and promises: calls that accept one result from outside.
 //!
-//! Checks that the call exists, that its type fits, and that the caller may decide it. The store accepts the first result and
+//! Checks that the call exists, that its type fits, that the caller may decide it, and that a structured answer fits its schema. The store accepts the first result and
 //! treats a repeat of it as success (L12).
 
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use onward_store::{Appended, StoreError, WaitQuery};
 
 use crate::api::client::PAGE;
 use crate::api::runs::{check_id, check_text};
+use crate::schemas::answers::check_answer;
 use crate::schemas::depth::check_payload;
 use crate::{CallRef, Decide, Runtime, RuntimeError};
 
@@ -25,6 +26,14 @@ struct Deciders {
     /// Empty if anyone may decide.
     named: Vec<String>,
     not_by_requester: bool,
+}
+
+/// What decisions of a call must comply with.
+#[derive(Default)]
+struct CallRules {
+    deciders: Deciders,
+    /// The schema of the answer of an open approval; the outer `None` if the call is decided already.
+    answer_schema: Option<Option<Payload>>,
 }
 
 impl Runtime {
@@ -58,11 +67,13 @@ impl Runtime {
 
     /// Checks a decision and returns it as an input.
     pub(crate) async fn decision(&self, call: &CallRef, decide: Decide) -> Result<Input, RuntimeError> {
-        let Decide { approved, feedback, decided_by, decision_id } = decide;
+        let Decide { approved, feedback, decided_by, decision_id, answer } = decide;
         check_answer_id("decision id", &decision_id)?;
         check_text("feedback", feedback.as_deref().unwrap_or_default())?;
         decided_by.as_deref().map_or(Ok(()), |who| check_id("decider", who))?;
-        let Deciders { named, not_by_requester } = self.deciders(call, WaitKind::Approval).await?;
+        answer.as_ref().map_or(Ok(()), check_payload)?;
+        let CallRules { deciders: Deciders { named, not_by_requester }, answer_schema } =
+            self.rules(call, WaitKind::Approval).await?;
         if !named.is_empty() && !decided_by.as_ref().is_some_and(|who| named.contains(who)) {
             return Err(RuntimeError::NotADecider { call: call.clone(), decided_by });
         }
@@ -73,8 +84,12 @@ impl Runtime {
                 return Err(RuntimeError::DecidedByRequester { call: call.clone() });
             }
         }
+        // The store compares a repeated decision with the first one.
+        if let Some(schema) = answer_schema {
+            check_answer(call, schema.as_ref(), approved, answer.as_ref()).await?; // AN1, AN2
+        }
         let call_id = call.call_id.clone();
-        let event = ApprovalDecided { call_id, approved, feedback, decided_by, decision_id: decision_id.clone() };
+        let event = ApprovalDecided { call_id, approved, feedback, decided_by, decision_id: decision_id.clone(), answer };
         Ok(Input::answer(event, call.generation, &call.call_id, &decision_id))
     }
 
@@ -87,7 +102,7 @@ impl Runtime {
     ) -> Result<Appended, RuntimeError> {
         check_answer_id("resolution id", resolution_id)?;
         result.as_ref().map_or(Ok(()), check_payload)?;
-        self.deciders(call, WaitKind::Promise).await?;
+        self.rules(call, WaitKind::Promise).await?;
         let (call_id, result) = (call.call_id.clone(), result.map_err(Failure::bounded));
         let event = PromiseResolved { call_id, result, resolution_id: resolution_id.to_owned() };
         self.append(&call.run, Input::answer(event, call.generation, &call.call_id, resolution_id)).await
@@ -108,16 +123,17 @@ impl Runtime {
         self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, ..WaitQuery::default() }).await
     }
 
-    /// Returns who may decide the call.
+    /// Returns who may decide the call, and with which answer.
     ///
     /// An open call is among the waits. Any other call may be decided already, and a repeat of that decision is no error, so
     /// the log is searched for the request.
-    async fn deciders(&self, call: &CallRef, kind: WaitKind) -> Result<Deciders, RuntimeError> {
+    async fn rules(&self, call: &CallRef, kind: WaitKind) -> Result<CallRules, RuntimeError> {
         if let Some(wait) = self.open_waits(&call.run, kind).await?.into_iter().find(|wait| CallRef::from(wait) == *call) {
             if kind == WaitKind::Approval && self.is_left(&wait).await? {
                 return Err(RuntimeError::WaitAbandoned { call: call.clone() });
             }
-            return Ok(Deciders { named: wait.deciders, not_by_requester: wait.not_by_requester });
+            let deciders = Deciders { named: wait.deciders, not_by_requester: wait.not_by_requester };
+            return Ok(CallRules { deciders, answer_schema: Some(wait.answer_schema) });
         }
         let mut from = Index(0);
         loop {
@@ -130,10 +146,11 @@ impl Runtime {
             for event in records.into_iter().flat_map(|record| record.events) {
                 match (event, kind) {
                     (Event::ApprovalRequested(event), WaitKind::Approval) if event.call_id == call.call_id => {
-                        return Ok(Deciders { named: event.deciders, not_by_requester: event.not_by_requester });
+                        let deciders = Deciders { named: event.deciders, not_by_requester: event.not_by_requester };
+                        return Ok(CallRules { deciders, answer_schema: None });
                     }
                     (Event::PromiseCreated(event), WaitKind::Promise) if event.call_id == call.call_id => {
-                        return Ok(Deciders::default());
+                        return Ok(CallRules::default());
                     }
                     _ => {}
                 }

@@ -104,7 +104,10 @@ impl LocalConnection {
     async fn input_of(&self, key: &RunKey, delivery: DriveInput) -> Result<Option<Input>, RuntimeError> {
         Ok(match delivery {
             DriveInput::Nothing => None,
-            DriveInput::Signal(signal) => Some(signal_input(signal)?),
+            DriveInput::Signal(signal) => {
+                self.runtime().check_signal(key, &signal).await?;
+                Some(signal_input(signal)?)
+            }
             DriveInput::Decision(call, decide) => {
                 if call.run != *key {
                     return Err(RuntimeError::CallIdInvalid { text: call.to_string() });

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use onward_core::api::VersionCount;
 use onward_core::api::{
     self, ActiveReply, AskReply, BlockersReply, Call, ChangeReply, ChangeRequest, DecideRequest, DeletedReply, DoneReply,
-    LogPage, MessageRequest, QueuesReply, Reply, ResolveRequest, RetryRequest, RunList, Signal, SpendReply, StartReply,
-    TasksReply, VersionsReply, WaitsReply, WorkersReply,
+    FlowsReply, LogPage, MessageRequest, QueuesReply, Reply, ResolveRequest, RetryRequest, RunList, Signal, SpendReply,
+    StartReply, TasksReply, VersionsReply, WaitsReply, WorkersReply,
 };
 use onward_core::budget::{Allowance, Budget};
 use onward_core::conversation::MESSAGE;
 use onward_core::event::{PauseReason, RunPaused};
+use onward_core::memo::kept_for;
 use onward_core::reopen::Retry;
 use onward_core::task::TaskState;
 use onward_core::{Name, Namespace};
@@ -17,6 +19,7 @@ use onward_store::{Appended, DeletedQuery, Gaps, RunQuery, Started, TaskQuery, W
 
 use crate::api::observe::read_moment;
 use crate::conversation::read_page;
+use crate::memo::refuse_memo_ids;
 use crate::{CallRef, ClientFuture, Decide, Runtime, RuntimeError};
 
 /// What a server knows about the caller of a verb besides the request.
@@ -37,7 +40,8 @@ impl Runtime {
         Box::pin(self.execute_call(call, context))
     }
 
-    async fn execute_call(&self, call: Call, context: CallContext) -> Result<Reply, RuntimeError> {
+    async fn execute_call(&self, mut call: Call, context: CallContext) -> Result<Reply, RuntimeError> {
+        refuse_memo_ids(&mut call)?;
         Ok(match call {
             Call::StartRun(of) => Reply::StartRun(start_reply(self.start_run_for(of, context).await?)),
             Call::ReadRun(of) => Reply::ReadRun(self.read_head(&of.run).await?),
@@ -67,9 +71,7 @@ impl Runtime {
             Call::ReadAt(of) => Reply::ReadAt(read_moment(self, of).await?),
             Call::CountRuns(of) => Reply::CountRuns(self.count_runs(of).await?),
             Call::ReadActivity(of) => Reply::ReadActivity(self.read_activity(of).await?),
-            Call::ListVersions(of) => {
-                Reply::ListVersions(VersionsReply { versions: self.store().count_versions(of.namespace).await? })
-            }
+            Call::ListVersions(of) => Reply::ListVersions(VersionsReply { versions: self.open_versions(of.namespace).await? }),
             Call::ReadSpend(of) => Reply::ReadSpend(SpendReply { rows: self.store().spend(of).await? }),
             Call::SignalRun(of) => Reply::SignalRun(self.signal_run(&of.run, of.signal).await?),
             Call::CancelRun(of) => Reply::CancelRun(self.cancel_run(&of.run, &of.reason).await?),
@@ -112,6 +114,15 @@ impl Runtime {
                 Reply::RetryTask(DoneReply {})
             }
             Call::ListQueues(of) => Reply::ListQueues(QueuesReply { queues: self.list_queues(&of.namespace).await? }),
+            Call::PutFlow(of) => Reply::PutFlow(self.put_flow(of).await?),
+            Call::ListFlows(of) => Reply::ListFlows(FlowsReply { flows: self.list_flows(&of).await? }),
+            Call::InvalidateMemos(of) => Reply::InvalidateMemos(self.invalidate_memos(of).await?),
+            Call::PutDefaults(of) => Reply::PutDefaults(self.put_defaults(of).await?),
+            Call::ListDefaults(of) => Reply::ListDefaults(self.list_defaults(&of).await?),
+            Call::DeleteFlow(of) => {
+                self.delete_flow(of).await?;
+                Reply::DeleteFlow(DoneReply {})
+            }
             // These need the sessions or the files of a server.
             Call::PutAttachment(_) | Call::ResumeAgent(_) | Call::DriveRun(_) => {
                 return Err(RuntimeError::RequestInvalid { why: "only a server has this verb".to_owned() });
@@ -153,7 +164,7 @@ impl Runtime {
         self.decide_approval(&CallRef::parse(&namespace, &approval)?, Decide { decided_by, ..decide }).await
     }
 
-    async fn workers(&self, namespace: &Namespace) -> Result<WorkersReply, RuntimeError> {
+    pub(crate) async fn workers(&self, namespace: &Namespace) -> Result<WorkersReply, RuntimeError> {
         let elsewhere = self.workers_elsewhere(namespace).await?;
         Ok(WorkersReply { workers: self.list_workers(namespace).into_iter().chain(elsewhere).collect() })
     }
@@ -162,6 +173,12 @@ impl Runtime {
         let gaps = query.partly.then(Gaps::default);
         let page = self.store().list_runs(RunQuery { gaps: gaps.clone(), ..run_query(query) }).await?;
         Ok(RunList { runs: page.runs, next: page.next, missing: names(gaps) })
+    }
+
+    async fn open_versions(&self, namespace: Namespace) -> Result<Vec<VersionCount>, RuntimeError> {
+        let mut versions = self.store().count_versions(namespace).await?;
+        versions.retain(|version| kept_for(&version.kind).is_none());
+        Ok(versions)
     }
 
     async fn deleted(&self, query: api::DeletedQuery) -> Result<DeletedReply, RuntimeError> {
@@ -194,8 +211,8 @@ pub(super) fn names(gaps: Option<Gaps>) -> Vec<String> {
 pub(crate) fn run_query(query: api::RunQuery) -> RunQuery {
     let api::RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes, partly: _ } =
         query;
-    let (parent, gaps) = (None, None);
-    RunQuery { namespace, kind, versions, statuses, attributes, parent, created_from, created_until, limit, cursor, gaps }
+    let (parent, gaps, memos) = (None, None, false);
+    RunQuery { namespace, kind, versions, statuses, attributes, parent, created_from, created_until, memos, limit, cursor, gaps }
 }
 
 /// Returns the reply of the API, without the lease.

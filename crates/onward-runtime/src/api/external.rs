@@ -9,6 +9,7 @@ use onward_core::{Event, Index, Payload, Record, RunHead, RunKey, Timestamp};
 use onward_store::StoreError;
 
 use crate::api::runs::check_id;
+use crate::memo::check_run_id;
 use crate::schemas::depth::check_payload;
 use crate::{Runtime, RuntimeError};
 
@@ -70,6 +71,7 @@ impl Runtime {
     ///
     /// Fails with `log_conflict` and the current end of the log if another append came first (X1).
     pub async fn append_external(&self, key: &RunKey, append: AppendExternal) -> Result<AppendedExternal, RuntimeError> {
+        check_run_id(&key.id)?;
         let AppendExternal { expected, events, state, append_id } = append;
         append_id.as_deref().map_or(Ok(()), |id| check_id("append id", id))?;
         events.iter().chain(state.iter().map(|state| &state.data)).try_for_each(check_payload)?;

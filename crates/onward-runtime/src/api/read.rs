@@ -10,6 +10,7 @@ use onward_store::StoreError;
 use crate::api::client::read_view;
 use crate::api::external::refuse_external;
 use crate::conversation::read_page;
+use crate::memo::check_run_id;
 use crate::{EntryPage, EntryQuery, Runtime, RuntimeError};
 
 impl Runtime {
@@ -25,6 +26,7 @@ impl Runtime {
 
     /// Reads the head of a run without its log.
     pub async fn read_head(&self, key: &RunKey) -> Result<RunHead, RuntimeError> {
+        check_run_id(&key.id)?;
         let head = self.store().read_run(key.clone(), None).await?;
         Ok(head.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?)
     }
@@ -37,6 +39,7 @@ impl Runtime {
         from: Index,
         limit: usize,
     ) -> Result<Vec<Record>, RuntimeError> {
+        check_run_id(&key.id)?;
         Ok(self.store().read_log(key.clone(), generation, from, limit).await?)
     }
 

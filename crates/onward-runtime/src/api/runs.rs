@@ -18,7 +18,9 @@ use onward_store::{Appended, ClaimedRun, Consequence, Delete, Started, StoreErro
 
 use crate::api::decide::AwaitedApprovals;
 use crate::api::execute::CallContext;
+use crate::memo::check_run_id;
 use crate::schemas::depth::{check_event_payloads, check_payload};
+use crate::schemas::kinds::is_definition;
 use crate::worker::inbox::Ticket;
 use crate::worker::profile::Worker;
 use crate::{CallRef, Runtime, RuntimeError};
@@ -50,24 +52,35 @@ impl Runtime {
 
     /// Starts a run like [`Runtime::start_run`], records the caller as its requester and grants the caller's allowance.
     pub async fn start_run_for(&self, start: StartRequest, context: CallContext) -> Result<Started, RuntimeError> {
-        let StartRequest { run: key, kind, version, input, seed, signal, attributes, trace, budget } = start;
+        let StartRequest { run: key, kind, version, input, seed, signal, attributes, trace, budget, deadline_ms } = start;
+        check_run_id(&key.id)?;
         let (requester, budget) = (context.caller, context.allowance.or(budget.map(Allowance::granted)));
-        if kind.as_str().starts_with(TASK_KIND_PREFIX) {
+        if kind.as_str().starts_with(TASK_KIND_PREFIX) || is_definition(&kind) {
             return Err(RuntimeError::KindReserved { kind });
         }
         // A caller need not know the code: the run is pinned to the current version.
+        let version = match version {
+            None => self.current_flow(&key.namespace, &kind).await?,
+            version => version,
+        };
         let version = version.or_else(|| self.hub().workers.current_version(&key.namespace, &kind));
         attribute::check(&attributes)?;
         check_payload(&input)?;
-        self.check_input(&key, (false, kind.clone(), version.clone()), &input).await?;
+        let kind_key = (false, kind.clone(), version.clone());
+        if let Some(signal) = &signal {
+            self.check_first_signal(&key.namespace, &kind_key, signal).await?;
+        }
+        self.check_input(&key, kind_key, &input).await?;
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(signal_input).transpose()?.map(Box::new);
         let budget = budget.filter(|budget| !budget.limit.is_unlimited()).map(|budget| Box::new(BudgetHead::from(budget)));
-        let started = RunStarted { version, attributes, trace, budget, requester, ..RunStarted::new(kind, input, seed) };
+        let started =
+            RunStarted { version, attributes, trace, budget, deadline_ms, requester, ..RunStarted::new(kind, input, seed) };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 
-    pub(crate) async fn begin_run(&self, run: NewRun) -> Result<Started, StoreError> {
+    pub(crate) async fn begin_run(&self, mut run: NewRun) -> Result<Started, StoreError> {
+        self.fill_start(&mut run).await;
         let Some(reservation) = Reservation::make(self, &run) else {
             return self.store().start_run(run, None).await;
         };
@@ -115,13 +128,14 @@ impl Runtime {
 
     /// Appends a signal to the run's mailbox.
     pub async fn signal_run(&self, key: &RunKey, signal: Signal) -> Result<Appended, RuntimeError> {
+        self.check_signal(key, &signal).await?;
         Ok(self.store().append_input(key.clone(), signal_input(signal)?).await?)
     }
 
     /// Requests cancellation of the run; its code may compensate first. A standalone task has no such code and ends at once.
     pub async fn cancel_run(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
         check_text("reason", reason)?;
-        match self.append(key, Input::new(CancelRequested { reason: reason.to_owned() })).await {
+        match self.append(key, Input::new(CancelRequested::new(reason.to_owned()))).await {
             Err(RuntimeError::Store(StoreError::Refused(Refusal::IsTask { .. }))) => self.end_task(key, reason).await,
             answer => answer,
         }
@@ -187,6 +201,7 @@ impl Runtime {
     }
 
     pub(crate) async fn append(&self, key: &RunKey, input: Input) -> Result<Appended, RuntimeError> {
+        check_run_id(&key.id)?;
         check_event_payloads(&input.event)?;
         Ok(self.store().append_input(key.clone(), input).await?)
     }

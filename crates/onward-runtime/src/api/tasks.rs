@@ -45,7 +45,9 @@ impl Runtime {
             return Err(RuntimeError::KindInternal { kind: kind.clone() }); // IK1
         }
         self.check_input(&key, (true, kind, None), &started.input).await?;
-        Ok(self.store().start_run(NewRun { key, started, signal: None }, None).await?)
+        let mut run = NewRun { key, started, signal: None };
+        self.fill_start(&mut run).await;
+        Ok(self.store().start_run(run, None).await?)
     }
 
     /// Reads a standalone task. Fails with `task_not_found` if the run is none.
@@ -111,7 +113,7 @@ fn fold(head: RunHead, first: &Record, end: Option<&Record>, task: Option<Task>)
         state: status_of(head.status, task.as_ref()),
         kind: started.kind.clone(),
         input: input.clone(),
-        options: started.options.clone(),
+        options: Box::new(started.options.clone()),
         attempts,
         last_failure: task.as_ref().and_then(|task| task.last_failure.clone()),
         progress: task.and_then(|task| task.progress),

@@ -104,6 +104,7 @@ impl Runtime {
         payload: Payload,
     ) -> Result<UpdateWatch, RuntimeError> {
         check_id("update id", update_id)?;
+        self.check_update(key, &name, &payload).await?;
         let watch = self.watch_run(key).await?;
         let before = watch.generation();
         let event = UpdateReceived { update_id: update_id.to_owned(), name, payload };

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use onward_core::budget::BudgetUse;
 use onward_core::event::ParentLink;
+use onward_core::memo;
 use onward_core::run::{Input, NewRun, OutboxMessage, answer_to};
 use onward_core::{ErrorCode, Event, Failure, Name, RunKey};
 use onward_store::{Consequence, OutboxId, StoreError};
@@ -30,6 +31,8 @@ struct Round {
     done: Vec<OutboxId>,
     delivered: u64,
     undeliverable: u64,
+    /// A message has to wait for others.
+    is_held: bool,
     error: Option<StoreError>,
 }
 
@@ -46,7 +49,7 @@ impl Runtime {
             let runtime = self.clone();
             rounds.spawn(async move { runtime.deliver_to_one(messages).await });
         }
-        let (mut done, mut failed) = (Vec::new(), None);
+        let (mut done, mut failed, mut is_held) = (Vec::new(), None, false);
         while let Some(round) = rounds.join_next().await {
             // A round that panicked has finished nothing: its messages stay.
             let Ok(round) = round else { continue };
@@ -54,6 +57,7 @@ impl Runtime {
             counts.messages_delivered += round.delivered;
             counts.messages_undeliverable += round.undeliverable;
             failed = failed.or(round.error);
+            is_held |= round.is_held;
         }
         let progress = !done.is_empty();
         if progress {
@@ -62,7 +66,7 @@ impl Runtime {
         }
         match failed {
             Some(error) => Err(error),
-            None => Ok(full && progress),
+            None => Ok((full || is_held) && progress),
         }
     }
 
@@ -73,6 +77,10 @@ impl Runtime {
             match self.carry(delivery).await {
                 Ok(true) => round.delivered += 1,
                 Ok(false) => round.undeliverable += 1, // D2
+                Err(StoreError::RunBusy { .. }) => {
+                    round.is_held = true;
+                    break;
+                }
                 Err(error) => {
                     round.error = Some(error);
                     break;
@@ -87,7 +95,10 @@ impl Runtime {
     pub(crate) async fn carry(&self, delivery: OutboxMessage) -> Result<bool, StoreError> {
         match delivery {
             OutboxMessage::Start(run) => self.carry_start(run).await,
-            OutboxMessage::Input { to, input } => self.carry_input(to, input).await,
+            OutboxMessage::Input { to, input } => match input.event {
+                Event::MemoAsked(asked) => self.carry_memo_request(to, asked).await,
+                _ => self.carry_input(to, input).await,
+            },
         }
     }
 
@@ -99,7 +110,7 @@ impl Runtime {
                 return Ok(false);
             }
         }
-        let fallback_action = UndeliverableAction::by(&to, &input.event);
+        let fallback_action = UndeliverableAction::by(&to, &input);
         match self.store().append_input(to, input).await {
             Ok(_) => Ok(true),
             Err(error) if may_pass(&error) => Err(error),
@@ -111,6 +122,7 @@ impl Runtime {
                     self.drop_signal(&to, &name, sender.as_ref(), &error);
                     Ok(false)
                 }
+                UndeliverableAction::Return(message) => Box::pin(self.carry(*message)).await, // MM2
                 UndeliverableAction::Nothing => Ok(false),
             },
         }
@@ -169,18 +181,29 @@ impl Runtime {
 
 /// What else has to happen if a message cannot be delivered.
 enum UndeliverableAction {
-    Outcome { child: RunKey, by: ParentLink },
-    Signal { to: RunKey, name: Name, sender: Option<RunKey> },
+    Outcome {
+        child: RunKey,
+        by: ParentLink,
+    },
+    Signal {
+        to: RunKey,
+        name: Name,
+        sender: Option<RunKey>,
+    },
+    /// The ownership of a memo goes back to its cell.
+    Return(Box<OutboxMessage>),
     Nothing,
 }
 
 impl UndeliverableAction {
-    fn by(to: &RunKey, event: &Event) -> UndeliverableAction {
-        match event {
+    fn by(to: &RunKey, input: &Input) -> UndeliverableAction {
+        match &input.event {
             Event::ResultRequested(event) => UndeliverableAction::Outcome { child: to.clone(), by: event.by.clone() },
             Event::SignalReceived(event) => {
                 UndeliverableAction::Signal { to: to.clone(), name: event.name.clone(), sender: event.sender.clone() }
             }
+            Event::MemoAnswered(_) => memo::returned(to, input)
+                .map_or(UndeliverableAction::Nothing, |message| UndeliverableAction::Return(Box::new(message))),
             _ => UndeliverableAction::Nothing,
         }
     }
@@ -218,6 +241,8 @@ fn by_receiver(messages: Vec<(OutboxId, OutboxMessage)>) -> BTreeMap<RunKey, Vec
     for (id, delivery) in messages {
         let receiver = match &delivery {
             OutboxMessage::Start(run) => run.key.clone(),
+            // Requests of different runs to one memo need no order.
+            OutboxMessage::Input { input: Input { event: Event::MemoAsked(asked), .. }, .. } => asked.by.run.clone(),
             OutboxMessage::Input { to, .. } => to.clone(),
         };
         receivers.entry(receiver).or_default().push((id, delivery));

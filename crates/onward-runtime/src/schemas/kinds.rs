@@ -10,39 +10,23 @@
 //!   run.
 //! - KI2: the latest registration of a kind and version counts, also one without schemas, and also while no worker is
 //!   connected.
-//! - KI3 (S35): no schema and no input can make a check run forever, exhaust the stack, or load anything.
-
-#[cfg(feature = "schema")]
-mod budget;
-#[cfg(feature = "schema")]
-mod compiled;
-#[cfg(feature = "schema")]
-mod limits;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
-use onward_core::{KindSchemas, Name, Namespace, Payload, RunKey, Timestamp, is_internal_task};
+use onward_core::{
+    DEFAULTS_KIND_PREFIX, FLOW_KIND_PREFIX, KindDefaults, KindSchemas, Name, NamedSchema, Namespace, Payload, RunKey, Timestamp,
+    is_internal_task,
+};
 use onward_store::StoreError;
 
+use super::check::{self, ValueSchema};
+use super::defaults::{check_registered, defaults_kind};
 use crate::{Runtime, RuntimeError};
-#[cfg(feature = "schema")]
-use compiled::Compiled;
 use onward_store::sync::lock;
 
 /// Number of namespaces in the cache; beyond it, the cache is cleared.
 const NAMESPACES_MAX: usize = 10_000;
-
-/// One violation of a schema by an input.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Violation {
-    /// Position as a JSON pointer; empty for the whole input.
-    pub path: String,
-    /// The keyword of the schema that is violated.
-    pub keyword: String,
-    /// The problem, without the value.
-    pub message: String,
-}
 
 /// A kind as this runtime knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,13 +42,15 @@ pub struct KindVersion {
     pub version: Option<Name>,
     pub input: Option<Payload>,
     pub output: Option<Payload>,
+    pub signals: Vec<NamedSchema>,
+    pub updates: Vec<NamedSchema>,
     /// When its schemas were registered, if it has any.
     pub registered_at: Option<Timestamp>,
     /// Number of workers of this runtime that have code for it.
     pub workers: usize,
 }
 
-type KindKey = (bool, Name, Option<Name>);
+pub(crate) type KindKey = (bool, Name, Option<Name>);
 
 /// Cache of kinds, by namespace.
 #[derive(Default)]
@@ -72,25 +58,51 @@ pub(crate) struct Kinds {
     known: Mutex<BTreeMap<Namespace, Arc<NamespaceKinds>>>,
 }
 
-struct NamespaceKinds {
+/// The kinds of a namespace at one time.
+#[derive(Default)]
+pub(crate) struct NamespaceKinds {
     read_at: Timestamp,
     kinds: BTreeMap<KindKey, Arc<KindEntry>>,
     /// Kinds of tasks and of workflows with an internal version.
     internal: BTreeSet<(bool, Name)>,
+    /// The current versions of flows that have definitions, with the times of their registration.
+    flows: BTreeMap<Name, (Timestamp, Option<Name>)>,
+    /// Defaults that were set live.
+    defaults: BTreeMap<Name, KindDefaults>,
+    /// Some kind has schemas of signals or updates.
+    pub(crate) has_messages: bool,
+}
+
+impl NamespaceKinds {
+    /// Returns the schema of a signal, or of an update, of a kind.
+    pub(crate) fn message_schema(&self, key: &KindKey, is_update: bool, name: &Name) -> Option<&Arc<ValueSchema>> {
+        let kind = self.kinds.get(key)?;
+        if is_update { kind.updates.get(name) } else { kind.signals.get(name) }
+    }
+
+    pub(crate) fn live_defaults(&self, kind: &Name) -> Option<&KindDefaults> {
+        self.defaults.get(kind)
+    }
+
+    /// Returns the defaults that a worker registered for a kind and version.
+    pub(crate) fn registered_defaults(&self, is_task: bool, kind: &Name, version: Option<&Name>) -> Option<&KindDefaults> {
+        self.kinds.get(&(is_task, kind.clone(), version.cloned()))?.schemas.defaults.as_deref()
+    }
 }
 
 struct KindEntry {
     schemas: KindSchemas,
-    #[cfg(feature = "schema")]
-    compiled: OnceLock<Result<Compiled, String>>,
-    #[cfg(not(feature = "schema"))]
-    #[allow(dead_code, reason = "without the feature nothing is checked")]
-    compiled: OnceLock<()>,
+    input: Option<Arc<ValueSchema>>,
+    signals: BTreeMap<Name, Arc<ValueSchema>>,
+    updates: BTreeMap<Name, Arc<ValueSchema>>,
 }
 
 impl KindEntry {
     fn new(schemas: KindSchemas) -> KindEntry {
-        KindEntry { schemas, compiled: OnceLock::new() }
+        let input = schemas.input.clone().map(ValueSchema::new);
+        let named = |all: &[NamedSchema]| all.iter().map(|of| (of.name.clone(), ValueSchema::new(of.schema.clone()))).collect();
+        let (signals, updates) = (named(&schemas.signals), named(&schemas.updates));
+        KindEntry { schemas, input, signals, updates }
     }
 }
 
@@ -99,6 +111,10 @@ impl Runtime {
     /// (KI2). Writes nothing if nothing changes or if a schema is unusable.
     pub async fn register_kinds(&self, namespace: &Namespace, schemas: Vec<KindSchemas>) -> Result<(), RuntimeError> {
         for kind in &schemas {
+            if is_definition(&kind.kind) {
+                return Err(RuntimeError::KindReserved { kind: kind.kind.clone() });
+            }
+            check_registered(kind)?;
             check_usable(kind).await?;
         }
         let kept = self.store().list_kinds(namespace.clone()).await?;
@@ -115,9 +131,14 @@ impl Runtime {
             .collect();
         if !changed.is_empty() {
             self.store().register_kinds(changed).await?;
-            lock(&self.shared.kinds.known).remove(namespace);
+            self.kinds_changed(namespace);
         }
         Ok(())
+    }
+
+    /// Drops the cached kinds of a namespace, after a change.
+    pub(crate) fn kinds_changed(&self, namespace: &Namespace) {
+        lock(&self.shared.kinds.known).remove(namespace);
     }
 
     /// Removes the schemas of a kind and its internal flag (KI4). Connected workers register them again when they restart.
@@ -126,11 +147,14 @@ impl Runtime {
         kept.retain(|schemas| schemas.kind == *kind);
         let is_known = !kept.is_empty();
         for schemas in &mut kept {
-            (schemas.input, schemas.output, schemas.is_internal) = (None, None, false);
+            *schemas = KindSchemas {
+                is_task: schemas.is_task,
+                ..KindSchemas::empty(namespace.clone(), kind.clone(), schemas.version.take())
+            };
         }
         if is_known {
             self.store().register_kinds(kept).await?;
-            lock(&self.shared.kinds.known).remove(namespace);
+            self.kinds_changed(namespace);
         }
         Ok(is_known)
     }
@@ -138,14 +162,23 @@ impl Runtime {
     /// Lists the kinds of a namespace that callers may start and that have schemas or workers here, workflows first (KI4).
     pub async fn list_kinds(&self, namespace: &Namespace) -> Result<Vec<KindView>, RuntimeError> {
         let mut found: BTreeMap<(bool, Name), BTreeMap<Option<Name>, KindVersion>> = BTreeMap::new();
-        let empty = |version| KindVersion { version, input: None, output: None, registered_at: None, workers: 0 };
+        let empty = |version| KindVersion {
+            version,
+            input: None,
+            output: None,
+            signals: Vec::new(),
+            updates: Vec::new(),
+            registered_at: None,
+            workers: 0,
+        };
         let mut internal = BTreeSet::new();
-        for schemas in self.store().list_kinds(namespace.clone()).await? {
-            let KindSchemas { is_task, kind, version, input, output, registered_at, is_internal, .. } = schemas;
+        for schemas in self.store().list_kinds(namespace.clone()).await?.into_iter().filter(|row| !is_definition(&row.kind)) {
+            let KindSchemas { is_task, kind, version, input, output, signals, updates, registered_at, is_internal, .. } = schemas;
             if is_internal {
                 internal.insert((is_task, kind.clone()));
             }
-            let entry = KindVersion { input, output, registered_at: Some(registered_at), ..empty(version.clone()) };
+            let registered_at = Some(registered_at);
+            let entry = KindVersion { input, output, signals, updates, registered_at, ..empty(version.clone()) };
             found.entry((is_task, kind)).or_default().insert(version, entry);
         }
         for worker in self.hub().workers.list().iter().filter(|worker| worker.profile.namespace == *namespace) {
@@ -176,23 +209,33 @@ impl Runtime {
         if known.internal.contains(&(key.0, key.1.clone())) {
             return Err(RuntimeError::KindInternal { kind: key.1 });
         }
-        let Some(entry) = known.kinds.get(&key).filter(|_| cfg!(feature = "schema")) else { return Ok(()) };
-        let violations = entry.violations(input).await?;
+        let Some(schema) = known.kinds.get(&key).and_then(|entry| entry.input.as_ref()) else { return Ok(()) };
+        let invalid = |why| RuntimeError::SchemaInvalid { kind: key.1.clone(), which: "input", why };
+        let violations = schema.violations(input).await.map_err(invalid)?;
         if violations.is_empty() || self.store().read_run(run.clone(), None).await?.is_some() {
             return Ok(());
         }
         Err(RuntimeError::InputInvalid { kind: key.1, violations })
     }
 
+    /// Returns the version that new runs of a flow are pinned to, if the flow has a definition.
+    pub(crate) async fn current_flow(&self, namespace: &Namespace, kind: &Name) -> Result<Option<Name>, StoreError> {
+        Ok(self.known_kinds(namespace).await?.flows.get(kind).and_then(|(_, version)| version.clone()))
+    }
+
     /// Returns the stored kinds, at most one fallback old: another process may register some.
-    async fn known_kinds(&self, namespace: &Namespace) -> Result<Arc<NamespaceKinds>, StoreError> {
+    pub(crate) async fn known_kinds(&self, namespace: &Namespace) -> Result<Arc<NamespaceKinds>, StoreError> {
         let now = self.clock().now();
-        let known = lock(&self.shared.kinds.known).get(namespace).cloned();
-        let known = match known {
+        let known = match self.stale_kinds(namespace) {
             Some(known) if now.since(known.read_at) < self.options().fallback => known,
             stale => self.read_kinds(namespace, stale, now).await?,
         };
         Ok(known)
+    }
+
+    /// Returns the kinds that were read last, however long ago.
+    pub(crate) fn stale_kinds(&self, namespace: &Namespace) -> Option<Arc<NamespaceKinds>> {
+        lock(&self.shared.kinds.known).get(namespace).cloned()
     }
 
     async fn read_kinds(
@@ -201,17 +244,26 @@ impl Runtime {
         stale: Option<Arc<NamespaceKinds>>,
         now: Timestamp,
     ) -> Result<Arc<NamespaceKinds>, StoreError> {
-        let (mut kinds, mut internal) = (BTreeMap::new(), BTreeSet::new());
+        let mut known = NamespaceKinds { read_at: now, ..NamespaceKinds::default() };
         for schemas in self.store().list_kinds(namespace.clone()).await? {
+            if schemas.flow.is_some() {
+                note_flow(&mut known.flows, schemas);
+                continue;
+            }
+            if let Some(kind) = defaults_kind(&schemas) {
+                known.defaults.insert(kind, schemas.defaults.map(|defaults| *defaults).unwrap_or_default());
+                continue;
+            }
             let key = (schemas.is_task, schemas.kind.clone(), schemas.version.clone());
             if schemas.is_internal {
-                internal.insert((schemas.is_task, schemas.kind.clone()));
+                known.internal.insert((schemas.is_task, schemas.kind.clone()));
             }
+            known.has_messages |= schemas.has_messages();
             // Compiled schemas are reused.
             let same = stale.as_ref().and_then(|stale| stale.kinds.get(&key)).filter(|entry| entry.schemas.agrees(&schemas));
-            kinds.insert(key, same.cloned().unwrap_or_else(|| Arc::new(KindEntry::new(schemas))));
+            known.kinds.insert(key, same.cloned().unwrap_or_else(|| Arc::new(KindEntry::new(schemas))));
         }
-        let known = Arc::new(NamespaceKinds { read_at: now, kinds, internal });
+        let known = Arc::new(known);
         let mut all = lock(&self.shared.kinds.known);
         if all.len() >= NAMESPACES_MAX {
             all.clear();
@@ -221,78 +273,30 @@ impl Runtime {
     }
 }
 
-#[cfg(not(feature = "schema"))]
-async fn check_usable(_: &KindSchemas) -> Result<(), RuntimeError> {
+/// Returns true for the names under which definitions of flows and defaults are stored.
+pub(crate) fn is_definition(kind: &Name) -> bool {
+    [FLOW_KIND_PREFIX, DEFAULTS_KIND_PREFIX].iter().any(|prefix| kind.as_str().starts_with(prefix))
+}
+
+/// Notes a stored definition; the newest one is current (DF2).
+fn note_flow(flows: &mut BTreeMap<Name, (Timestamp, Option<Name>)>, stored: KindSchemas) {
+    let plain = stored.kind.as_str().strip_prefix(FLOW_KIND_PREFIX).and_then(|name| Name::new(name).ok());
+    let Some(name) = plain else { return };
+    let found = (stored.registered_at, stored.version);
+    let newest = flows.entry(name).or_insert_with(|| found.clone());
+    *newest = found.max(newest.clone());
+}
+
+/// Fails if a schema of the kind cannot be used.
+async fn check_usable(schemas: &KindSchemas) -> Result<(), RuntimeError> {
+    let own = [("input", &schemas.input), ("output", &schemas.output)];
+    let signals = schemas.signals.iter().map(|of| ("signal", &of.schema));
+    let updates = schemas.updates.iter().map(|of| ("update", &of.schema));
+    for (which, schema) in
+        own.into_iter().filter_map(|(which, schema)| Some((which, schema.as_ref()?))).chain(signals).chain(updates)
+    {
+        let invalid = |why| RuntimeError::SchemaInvalid { kind: schemas.kind.clone(), which, why };
+        check::check_usable(schema).await.map_err(invalid)?;
+    }
     Ok(())
-}
-
-#[cfg(not(feature = "schema"))]
-impl KindEntry {
-    async fn violations(self: &Arc<KindEntry>, _: &Payload) -> Result<Vec<Violation>, RuntimeError> {
-        Ok(Vec::new())
-    }
-}
-
-#[cfg(feature = "schema")]
-pub(crate) use checking::check_usable;
-
-/// Compiles and checks; long work runs on the blocking pool.
-#[cfg(feature = "schema")]
-mod checking {
-    use std::sync::Arc;
-
-    use onward_core::{KindSchemas, Payload};
-    use tokio::sync::Semaphore;
-
-    use super::compiled::{Checked, Compiled};
-    use super::{KindEntry, Violation, budget};
-    use crate::RuntimeError;
-
-    /// Bound on concurrent long checks, so that they do not take all cores.
-    static LONG: Semaphore = Semaphore::const_new(2);
-
-    async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-        let _permit = LONG.acquire().await; // never closed
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-    }
-
-    /// Fails if a schema cannot be used.
-    pub async fn check_usable(schemas: &KindSchemas) -> Result<(), RuntimeError> {
-        for (which, schema) in [("input", &schemas.input), ("output", &schemas.output)] {
-            let Some(schema) = schema.clone() else { continue };
-            let compiled = apart(move || Compiled::new(&schema).map(drop)).await;
-            compiled.map_err(|why| RuntimeError::SchemaInvalid { kind: schemas.kind.clone(), which, why })?;
-        }
-        Ok(())
-    }
-
-    impl KindEntry {
-        pub(crate) async fn violations(self: &Arc<KindEntry>, input: &Payload) -> Result<Vec<Violation>, RuntimeError> {
-            let Some(schema) = &self.schemas.input else { return Ok(Vec::new()) };
-            // A payload that is not JSON may be encrypted, so it is not checked.
-            if !input.is_json() {
-                return Ok(Vec::new());
-            }
-            if let Some(Ok(compiled)) = self.compiled.get()
-                && input.data().len() <= budget::SMALL_BYTES_MAX
-                && let Checked::Done(violations) = compiled.check(input, budget::SMALL)
-            {
-                return Ok(violations);
-            }
-            let (entry, schema, input) = (self.clone(), schema.clone(), input.clone());
-            let checked = apart(move || {
-                let compiled = entry.compiled.get_or_init(|| Compiled::new(&schema)).as_ref()?;
-                Ok::<_, &String>(compiled.check(&input, budget::of(input.data().len()))).map_err(String::clone)
-            });
-            match checked.await {
-                Ok(Checked::Done(violations)) => Ok(violations),
-                Ok(Checked::TooLong) => Ok(vec![Violation {
-                    path: String::new(),
-                    keyword: String::new(),
-                    message: "the check against the schema takes too long".to_owned(),
-                }]),
-                Err(why) => Err(RuntimeError::SchemaInvalid { kind: self.schemas.kind.clone(), which: "input", why }),
-            }
-        }
-    }
 }

@@ -16,6 +16,7 @@ use onward_store::sync::lock;
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Consequence, StoreError, StoreFuture, TaskQuery};
 
 use crate::counts::{DURATION_BOUNDS, is_empty_answer};
+use crate::schemas::defaults::schedules_tasks;
 use crate::stream::live::LiveNotice;
 use crate::worker::connection::{ConnectionFuture, Question, WorkerConnection};
 use crate::worker::inbox::Inbox;
@@ -153,17 +154,20 @@ impl LocalConnection {
         if id.run.namespace != namespace {
             return Ok(Adoption::Over); // W3
         }
+        let adoption = self.worker().held.begin_claim();
         let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX, gaps: None }).await?;
         let is_ours = |task: &&Task| task.id.is_same_task(id) && task.claim == claim;
         let Some(task) = tasks.iter().find(is_ours) else { return Ok(Adoption::Over) };
         if !task.worker.as_ref().is_some_and(is_own) {
             return Ok(Adoption::OfAnother);
         }
-        if task.worker.as_ref() == Some(&profile.id) {
-            self.worker().held.add(task); // this session has it already
-            return Ok(Adoption::Adopted);
+        if !adoption.add(task) {
+            return Ok(Adoption::Over); // W5
         }
-        self.worker().held.add(task);
+        drop(adoption);
+        if task.worker.as_ref() == Some(&profile.id) {
+            return Ok(Adoption::Adopted); // this session has it already
+        }
         self.worker().held.set_being_adopted(id, claim, true);
         match self.report_task(id.clone(), claim, TaskReport::Adopted { session: profile.id.clone() }).await {
             Ok(()) => {
@@ -251,15 +255,21 @@ impl WorkerConnection for LocalConnection {
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
-        let (hub, epoch) = (self.runtime().hub(), commit.epoch);
-        if !hub.replays.is_open(&commit.key, epoch) {
-            return self.runtime().store().commit(commit);
+        let (runtime, key, epoch) = (self.runtime().clone(), commit.key.clone(), commit.epoch);
+        let is_replayed = runtime.hub().replays.is_open(&key, epoch);
+        let is_filled = !schedules_tasks(&commit);
+        if is_filled && !is_replayed {
+            return runtime.store().commit(commit);
         }
-        let (hub, key) = (hub.clone(), commit.key.clone());
-        let committed = self.runtime().store().commit(commit);
+        let mut commit = commit;
         Box::pin(async move {
-            let committed = committed.await?;
-            hub.replays.agreed(&key, epoch);
+            if !is_filled {
+                runtime.fill_tasks(&mut commit).await;
+            }
+            let committed = runtime.store().commit(commit).await?;
+            if is_replayed {
+                runtime.hub().replays.agreed(&key, epoch);
+            }
             Ok(committed)
         })
     }
@@ -386,7 +396,7 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, permits: Vec<Permit>,
 
 async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, claiming: ClaimInProgress<Task>) {
     let lease = runtime.options().lease;
-    let mut tasks = Vec::new();
+    let (mut tasks, held) = (Vec::new(), worker.held.begin_claim());
     // A rate-limited key splits the kinds into several portions, or leaves none; then the next claim comes when the limit ends.
     for portion in runtime.hub().closed.portions(&worker.profile, limit) {
         let room = portion.limit.min(limit - tasks.len());
@@ -395,10 +405,11 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, claimi
         tasks.extend(found);
     }
     let more = tasks.len() == limit;
+    tasks.retain(|task| held.add(task)); // the store has removed the others (W5)
+    drop(held);
     for task in &tasks {
         let waited = task.started_at.map_or(0, |at| at.0.saturating_sub(task.visible_at.0));
         runtime.counts().task_waits.observe(DURATION_BOUNDS, waited);
-        worker.held.add(task);
         runtime.publish_task_start(task);
         let long = worker.held.lease(&task.id, lease);
         if long > lease {

@@ -103,17 +103,7 @@ async fn a_payload_that_another_door_could_not_show_is_refused() {
     append(&kit, events(nested(64))).await.unwrap();
     let deep = kit.runtime.send_update(&key("r"), "u", name("u"), nested(65)).await;
     assert_eq!(deep.err().map(|error| error.code()), Some("json_too_deep"));
-    let start = onward_runtime::StartRequest {
-        run: key("s"),
-        kind: name("order"),
-        version: None,
-        input: nested(65),
-        seed: 0,
-        signal: None,
-        attributes: Vec::new(),
-        trace: None,
-        budget: None,
-    };
+    let start = onward_runtime::StartRequest::new(key("s"), name("order"), nested(65), 0);
     assert_eq!(kit.runtime.start_run(start).await.unwrap_err().code(), "json_too_deep");
 }
 
@@ -126,15 +116,8 @@ async fn a_payload_that_is_declared_json_and_is_none_is_refused() {
         let invalid = || Payload::from_json_text(text.to_vec());
         let signal = || onward_runtime::Signal { name: name("s"), payload: invalid(), signal_id: None };
         let start = |input: Payload, signal| onward_runtime::StartRequest {
-            run: key("s"),
-            kind: name("order"),
-            version: None,
-            input,
-            seed: 0,
             signal,
-            attributes: Vec::new(),
-            trace: None,
-            budget: None,
+            ..onward_runtime::StartRequest::new(key("s"), name("order"), input, 0)
         };
         let call = onward_runtime::CallRef::parse(&key("r").namespace, "r~0~0").unwrap();
         let codes = [

@@ -94,6 +94,11 @@ impl FaultyStore {
         self.calls.lock().unwrap().get(operation).copied().unwrap_or(0)
     }
 
+    /// Drops what has not happened yet.
+    pub fn clear(&self) {
+        self.happenings.lock().unwrap().clear();
+    }
+
     pub fn is_exhausted(&self) -> bool {
         self.happenings.lock().unwrap().is_empty()
     }

@@ -214,17 +214,7 @@ pub fn seconds(count: u64) -> Duration {
 }
 
 pub fn start(id: &str) -> StartRequest {
-    StartRequest {
-        run: key(id),
-        kind: name("order"),
-        version: None,
-        input: text("in"),
-        seed: 7,
-        signal: None,
-        attributes: Vec::new(),
-        trace: None,
-        budget: None,
-    }
+    StartRequest::new(key(id), name("order"), text("in"), 7)
 }
 
 pub fn signal(text: &str) -> Signal {
@@ -259,6 +249,7 @@ pub fn approval(call_id: u32, deciders: &[&str], deadline: Option<Timestamp>) ->
         deadline,
         bound_to: None,
         not_by_requester: false,
+        answer_schema: None,
     }
     .into()
 }

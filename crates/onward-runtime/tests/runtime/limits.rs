@@ -20,7 +20,7 @@ fn caller(runtime: &Runtime, id: &str, kinds: &[(&str, Option<&str>)]) -> LocalC
 }
 
 fn call(call_id: u32, kind: &str) -> Event {
-    let (input, options) = (text("to"), TaskOptions { retry: RetryPolicy::forever(), ..TaskOptions::default() });
+    let (input, options) = (text("to"), TaskOptions { retry: Some(RetryPolicy::forever()), ..TaskOptions::default() });
     TaskScheduled { call_id: at(call_id), kind: name(kind), input_hash: Hash::of(&input), input, options }.into()
 }
 

@@ -2,16 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod answers;
 mod background;
 mod children;
+mod defaults;
 mod elsewhere;
 mod entries;
 mod external;
 mod faulty;
+mod flows;
 mod handover;
 mod kit;
 mod limits;
 mod live;
+mod memos;
 mod namespaces;
 mod observing;
 mod questions;

@@ -10,7 +10,7 @@ fn call(text: &str) -> CallRef {
 }
 
 fn decide(id: &str, by: Option<&str>) -> Decide {
-    Decide { approved: true, feedback: None, decided_by: by.map(str::to_owned), decision_id: id.to_owned() }
+    Decide { approved: true, feedback: None, decided_by: by.map(str::to_owned), answer: None, decision_id: id.to_owned() }
 }
 
 fn fork(run: &str, id: &str) -> ForkRequest {

@@ -3,8 +3,8 @@
 use onward_core::api::StartTaskRequest;
 use onward_core::event::TaskCanceled;
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport, TaskState};
-use onward_core::{Event, Failure, Index, KindSchemas, Namespace, Payload, Status, Timestamp};
-use onward_runtime::{Adoption, BlockReason, CallRef, DriveInput, LocalConnection};
+use onward_core::{Event, Failure, Index, KindSchemas, Namespace, Payload, Status};
+use onward_runtime::{Adoption, BlockReason, CallRef, DriveInput, LocalConnection, StartRequest};
 use onward_store::TaskQuery;
 
 use crate::faulty::When;
@@ -57,17 +57,8 @@ async fn pass(kit: &Harness, span: u64) {
 async fn an_internal_kind_stays_internal_until_it_is_removed() {
     let (kit, namespace) = (Harness::new(), Namespace::default());
     let mail_kind = |is_internal, input: Option<Payload>| {
-        let (kind, namespace, output) = (name("mail"), Namespace::default(), None);
-        vec![KindSchemas {
-            namespace,
-            is_task: true,
-            kind,
-            version: None,
-            input,
-            output,
-            registered_at: Timestamp(0),
-            is_internal,
-        }]
+        let empty = KindSchemas::empty(Namespace::default(), name("mail"), None);
+        vec![KindSchemas { is_task: true, input, is_internal, ..empty }]
     };
     let start = || {
         let (key, kind, options) = (key("t"), name("mail"), TaskOptions::default());
@@ -166,7 +157,7 @@ async fn tasks_of_other_queues_and_kinds_are_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_attempt_is_tried_again_when_its_pause_is_over() {
-    let (kit, worker, _held) = scheduled(TaskOptions { retry: RetryPolicy::attempts(2), ..Default::default() }).await;
+    let (kit, worker, _held) = scheduled(TaskOptions { retry: Some(RetryPolicy::attempts(2)), ..Default::default() }).await;
     let first = next_task(&worker).await;
     report(&worker, &first, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
     assert!(waits(worker.next_tasks(1)).await);
@@ -191,7 +182,7 @@ async fn a_task_that_is_not_claimed_in_time_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_over_its_time_is_over_for_its_worker_too() {
-    let retry = RetryPolicy::attempts(2);
+    let retry = Some(RetryPolicy::attempts(2));
     let (kit, worker, _held) = scheduled(TaskOptions { retry, attempt_timeout_ms: Some(5_000), ..Default::default() }).await;
     let first = next_task(&worker).await;
     pass(&kit, 5).await;
@@ -205,7 +196,7 @@ async fn an_attempt_over_its_time_is_over_for_its_worker_too() {
 
 #[tokio::test(start_paused = true)]
 async fn all_attempts_together_have_a_limit() {
-    let (retry, total_timeout_ms) = (RetryPolicy::forever(), Some(5_000));
+    let (retry, total_timeout_ms) = (Some(RetryPolicy::forever()), Some(5_000));
     let (kit, worker, _held) = scheduled(TaskOptions { retry, total_timeout_ms, ..Default::default() }).await;
     let task = next_task(&worker).await;
     report(&worker, &task, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
@@ -306,6 +297,49 @@ async fn a_worker_is_notified_when_its_task_is_given_up() {
         worker.task_over(task.id.clone(), task.claim).await;
         assert_eq!(report(&worker, &task, done()).await, Err("task_attempt_over"), "{how}");
     }
+}
+
+/// W5: the end of the task reaches the runtime before the store's reply to the claim.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_ends_while_it_is_claimed_is_not_delivered() {
+    for how in ["canceled", "completed", "terminated", "timed out"] {
+        let options = TaskOptions { total_timeout_ms: Some(5_000), ..TaskOptions::default() };
+        let (kit, worker, mut held) = scheduled(options).await;
+        let gate = kit.store.stall_once("claim_tasks", When::After);
+        assert!(waits(worker.next_tasks(1)).await);
+        match how {
+            "canceled" => drop(kit.commit(&mut held, vec![TaskCanceled { call_id: at(0) }.into()]).await),
+            "completed" => kit.complete(&mut held).await,
+            "terminated" => drop(kit.runtime.terminate_run(&key("r"), "").await.unwrap()),
+            _ => pass(&kit, 5).await,
+        }
+        gate.notify_one();
+        assert!(waits(worker.next_tasks(1)).await, "{how}");
+    }
+}
+
+/// W5: a claim forgets what ended before it.
+#[tokio::test(start_paused = true)]
+async fn a_task_of_a_run_that_was_deleted_and_started_again_while_it_is_claimed_is_delivered() {
+    let (kit, worker, mut held) = scheduled(TaskOptions::default()).await;
+    let gate = kit.store.stall_once("claim_tasks", When::Before);
+    assert!(waits(worker.next_tasks(1)).await);
+    kit.complete(&mut held).await;
+    kit.runtime.delete_run(&key("r"), "").await.unwrap();
+    kit.runtime.start_run(StartRequest { seed: 8, ..start("r") }).await.unwrap();
+    let mut held = kit.next_held(&worker).await;
+    kit.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
+    gate.notify_one();
+    let task = next_task(&worker).await;
+    report(&worker, &task, done()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_notified_when_its_task_times_out() {
+    let (kit, worker, _held) = scheduled(TaskOptions { total_timeout_ms: Some(5_000), ..TaskOptions::default() }).await;
+    let task = next_task(&worker).await;
+    pass(&kit, 5).await; // less than the interval of heartbeats
+    assert!(!waits(worker.task_over(task.id.clone(), task.claim)).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,7 +25,7 @@ async fn an_append_while_the_watch_is_made_is_a_change() {
     let kit = Harness::new();
     kit.start("r").await;
     let append = |memory: &onward_store::MemoryStore| {
-        let request = onward_core::event::CancelRequested { reason: String::new() };
+        let request = onward_core::event::CancelRequested::new(String::new());
         now(onward_store::Store::append_input(memory, key("r"), onward_core::run::Input::new(request))).unwrap();
     };
     kit.store.once("read_run", When::After, Happening::Do(Box::new(append)));

@@ -74,11 +74,7 @@ impl<'a> Interrupt<'a> {
             reason: "approval",
             // The approval of a run below names its agent.
             message: if wait.run == *key { wait.title.clone() } else { format!("{agent} asks: {}", wait.title) },
-            response_schema: json!({
-                "type": "object",
-                "properties": {"approved": {"type": "boolean"}, "feedback": {"type": "string"}},
-                "required": ["approved"],
-            }),
+            response_schema: response_schema(wait.answer_schema.as_ref()),
             metadata: ApprovalMetadata {
                 name: wait.name.as_str(),
                 agent: agent.as_str(),
@@ -89,5 +85,36 @@ impl<'a> Interrupt<'a> {
             }, // AG4
             expires_at: wait.deadline.map(|deadline| deadline.to_string()),
         }
+    }
+}
+
+/// Returns the schema of a response, with that of the structured answer.
+fn response_schema(answer: Option<&Payload>) -> Value {
+    let mut schema = json!({
+        "type": "object",
+        "properties": {"approved": {"type": "boolean"}, "feedback": {"type": "string"}},
+        "required": ["approved"],
+    });
+    // An encrypted schema cannot be read here.
+    if let Some(Ok(mut answer)) = answer.map(Payload::read::<Value>) {
+        move_references(&mut answer);
+        schema["properties"]["answer"] = answer;
+    }
+    schema
+}
+
+/// Adjusts the references of a schema that becomes `properties/answer` of another one.
+fn move_references(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::String(reference)) = fields.get_mut("$ref")
+                && let Some(pointer) = reference.strip_prefix('#')
+            {
+                *reference = format!("#/properties/answer{pointer}");
+            }
+            fields.values_mut().for_each(move_references);
+        }
+        Value::Array(items) => items.iter_mut().for_each(move_references),
+        _ => {}
     }
 }

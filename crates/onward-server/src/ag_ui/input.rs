@@ -52,17 +52,19 @@ enum ResumeStatus {
 }
 
 impl Resume {
-    /// Returns whether it is approved, and the feedback. A canceled interrupt is not approved; a resolved one must contain
+    /// Returns whether it is approved, the feedback, and the structured answer. A canceled interrupt is not approved; a resolved one must contain
     /// `approved`, so that an unreadable response approves nothing.
-    pub fn decision(&self) -> Result<(bool, Option<String>), RequestError> {
+    pub fn decision(&self) -> Result<(bool, Option<String>, Option<Payload>), RequestError> {
         if self.status == ResumeStatus::Cancelled {
-            return Ok((false, Some("canceled".to_owned())));
+            return Ok((false, Some("canceled".to_owned()), None));
         }
         let approved = self.payload.as_bool().or(self.payload["approved"].as_bool()).ok_or_else(|| {
             let why = format!("`payload` of the response to {} has no boolean `approved`", self.interrupt_id);
             RequestError::JsonInvalid { why }
         })?;
-        Ok((approved, self.payload["feedback"].as_str().map(str::to_owned)))
+        let answer = self.payload.get("answer").filter(|answer| approved && !answer.is_null());
+        let answer = answer.map(|answer| Payload::json(answer).expect("a JSON value is JSON"));
+        Ok((approved, self.payload["feedback"].as_str().map(str::to_owned), answer))
     }
 }
 

@@ -84,17 +84,7 @@ impl AgUiRequest {
     /// Starts the run of a new thread. Concurrent requests with the same content are one start. Returns false if another request
     /// started the run with other content; then this one is a message to that run.
     async fn start(&self, kind: Name, last: &UserMessage) -> Result<bool, Problem> {
-        let start = StartRequest {
-            run: self.key.clone(),
-            kind,
-            version: None,
-            input: self.input.start(last),
-            seed: new_id::random_u64(),
-            signal: None,
-            trace: None, // that of the request
-            attributes: Vec::new(),
-            budget: None,
-        };
+        let start = StartRequest::new(self.key.clone(), kind, self.input.start(last), new_id::random_u64());
         match verbs::execute(&self.server, &self.by, Call::StartRun(start)).await {
             Err(problem) if problem.code == ErrorCode::RunExists => Ok(false),
             started => started.map(|_| true),
@@ -142,14 +132,14 @@ impl AgUiRequest {
         }
         // All decisions are validated before the first one is applied.
         let decisions = self.input.resume.iter().map(|resume| Ok((resume, resume.decision()?)));
-        for (resume, (approved, feedback)) in decisions.collect::<Result<Vec<_>, RequestError>>()? {
+        for (resume, (approved, feedback, answer)) in decisions.collect::<Result<Vec<_>, RequestError>>()? {
             let call = CallRef::parse(&self.key.namespace, &resume.interrupt_id)?;
             if !self.runtime().is_below(&call.run, &self.key).await? {
                 let why = format!("interrupt {} belongs to another thread", resume.interrupt_id);
                 return Err(RequestError::JsonInvalid { why }.into());
             }
             let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);
-            let decide = Decide { approved, feedback, decided_by: None, decision_id };
+            let decide = Decide { approved, feedback, decided_by: None, answer, decision_id };
             let request = DecideRequest { namespace: call.run.namespace, approval: resume.interrupt_id.clone(), decide };
             verbs::execute(&self.server, &self.by, Call::DecideApproval(request)).await?;
         }

@@ -4,7 +4,8 @@
 //! - BK1 (S4): a key that is bound to kinds can start, work on, signal, decide about and operate only runs and tasks of these
 //!   kinds. What the code of such a run starts is not restricted. With the scope `read`, reading is allowed in the whole
 //!   namespace, except numbers of runs, calls under way, live views, emitted values and the feed, which have only runs of its
-//!   kinds; a worker without it reads the logs of its kinds, and of runs whose tasks it executes.
+//!   kinds; a worker without it reads the logs of its kinds, and of runs whose tasks it executes. Results of memos are shared by
+//!   all runs of a namespace, whatever their kind.
 //! - BK2 (S4): a key that is bound to queues can start and work on only tasks of these queues.
 
 use std::collections::BTreeSet;
@@ -85,7 +86,14 @@ impl Bounds {
     /// Refuses a worker that offers other kinds or queues.
     pub fn check_hello(&self, hello: &Hello) -> Result<(), AuthRefusal> {
         hello.kinds.iter().map(|offer| &offer.kind).chain(&hello.task_kinds).try_for_each(|kind| self.check_kind(kind))?;
-        hello.queues.iter().try_for_each(|queue| self.check_queue(queue))
+        hello.queues.iter().try_for_each(|queue| self.check_queue(queue))?;
+        // Tasks with a default queue leave the queues of the key.
+        let of_kinds = hello
+            .kinds
+            .iter()
+            .flat_map(|offer| offer.version_schemas.iter().map(|version| &version.defaults).chain([&offer.defaults]));
+        let defaults = of_kinds.chain(hello.task_schemas.iter().map(|task| &task.defaults)).flatten();
+        defaults.filter_map(|defaults| defaults.queue.as_ref()).try_for_each(|queue| self.check_queue(queue.as_str()))
     }
 }
 

@@ -30,6 +30,9 @@ bodies! {
         decided_by: Option<String> as Option<Name>,
         /// Idempotency key: a repeat with the same id is the same decision; another id is refused.
         decision_id: String as Name,
+        /// The answer, if the approval has an `answer_schema`; only with `approved`.
+        #[serde(default, deserialize_with = "present")]
+        answer: Option<Box<RawValue>>,
     }
 
     /// Either a result or a failure.
@@ -55,15 +58,16 @@ bodies! {
 /// Handles `POST /v1/approvals/{id}`.
 pub(crate) async fn decide(mut request: Request) -> Result<Response, Problem> {
     let (namespace, call) = (request.by.namespace.clone(), request.call()?);
-    let DecideBody { approved, feedback, decided_by, decision_id } = request.json().await?;
-    let decide = Decide { approved, feedback, decided_by, decision_id };
+    let DecideBody { approved, feedback, decided_by, decision_id, answer } = request.json().await?;
+    let answer = answer.map(|answer| payload(Some(answer)));
+    let decide = Decide { approved, feedback, decided_by, decision_id, answer };
     let decided = DecideRequest { namespace, approval: call.to_string(), decide };
     let appended = request.execute::<verb::DecideApproval>(decided).await?;
     Ok(json(StatusCode::OK, &Receipt::new(&call.run.id, &appended)))
 }
 
 /// Returns `Some` for a field that is present, even if it is `null`.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::deserialize(deserializer).map(Some)
 }
 

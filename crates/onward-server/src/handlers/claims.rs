@@ -10,6 +10,7 @@ use onward_core::view::Awaited;
 use onward_core::{RunId, Status, WorkerId};
 use onward_wire::worker::ServerFrame;
 
+use super::approvals::present;
 use super::prelude::*;
 use super::runs::SignalBody;
 use crate::http::documents::{Outcome, Receipt};
@@ -29,6 +30,9 @@ bodies! {
         feedback: Option<String> as Option<LongText>,
         decided_by: Option<String> as Option<Name>,
         decision_id: String as Name,
+        /// The answer, if the approval has an `answer_schema`; only with `approved`.
+        #[serde(default, deserialize_with = "present")]
+        answer: Option<Box<RawValue>>,
     }
 
     #[derive(Default)]
@@ -76,8 +80,9 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     if signal.is_some() && approval.is_some() {
         return Err(RequestError::JsonInvalid { why: "send `signal` or `approval`, not both".to_owned() }.into());
     }
-    let decision = approval.map(|ApprovalBody { id, approved, feedback, decided_by, decision_id }| {
-        let decide = Decide { approved, feedback, decided_by, decision_id };
+    let decision = approval.map(|ApprovalBody { id, approved, feedback, decided_by, decision_id, answer }| {
+        let answer = answer.map(|answer| payload(Some(answer)));
+        let decide = Decide { approved, feedback, decided_by, decision_id, answer };
         DecideRequest { namespace: request.by.namespace.clone(), approval: id, decide }
     });
     let signal = signal.map(SignalBody::read).transpose()?;

@@ -20,8 +20,7 @@ bodies! {
         id: Option<String> as Option<Name>,
         queue: Option<String> as Option<Name>,
         /// Higher priorities first.
-        #[serde(default)]
-        priority: i32,
+        priority: Option<i32>,
         /// Maximum number of attempts, or a retry policy.
         retry: Option<RetryBody>,
         #[serde(default)]
@@ -33,7 +32,7 @@ bodies! {
         costs: bool,
     }
 
-    struct PolicyBody as Retry {
+    pub(super) struct PolicyBody as Retry {
         /// Maximum number of attempts; 0 is no limit.
         attempts_max: u32,
         first_delay_ms: Option<u64>,
@@ -66,7 +65,7 @@ bodies! {
     untagged,
     expecting = "`retry` must be a number of attempts, or an object with `attempts_max` and optionally `first_delay_ms`, `growth_percent`, `delay_max_ms`"
 )]
-enum RetryBody {
+pub(super) enum RetryBody {
     Attempts(u32),
     Policy(PolicyBody),
 }
@@ -110,7 +109,7 @@ documents! {
         /// Number of attempts begun.
         attempts: u32 = of.0.attempts,
         queue: Option<&'a Name> = of.0.options.queue.as_ref(),
-        priority: i32 = of.0.options.priority,
+        priority: i32 = of.0.options.priority(),
         input: &'a Payload = &of.0.input,
         progress: Option<&'a Payload> = of.0.progress.as_ref(),
         last_failure: Option<&'a Failure> = of.0.last_failure.as_ref(),
@@ -146,7 +145,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let options = TaskOptions {
         queue: body.queue.map(Name::new).transpose()?,
         priority: body.priority,
-        retry: body.retry.map(RetryPolicy::from).unwrap_or_default(),
+        retry: body.retry.map(RetryPolicy::from),
         queued_timeout_ms: body.timeouts.queued_ms,
         attempt_timeout_ms: body.timeouts.attempt_ms,
         total_timeout_ms: body.timeouts.total_ms,
@@ -154,6 +153,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         idempotency_key: body.idempotency_key,
         class: None,
         costs: body.costs,
+        from_kind: Vec::new(),
     };
     let task = RunKey::new(request.by.namespace.clone(), id);
     let start = StartTaskRequest { task, kind: kind.clone(), input: payload(body.input), options, trace: None };

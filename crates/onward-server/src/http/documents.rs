@@ -48,6 +48,8 @@ documents! {
         spend: Option<&'a SpendTotals> = head.spend.as_deref(),
         /// Limits of what it may spend, its children included.
         budget: Option<&'a Budget> = head.budget.as_ref().map(|budget| &budget.limit),
+        /// Time at which it is canceled; later by the time that it is paused.
+        deadline_at: Option<Timestamp> = head.deadline_at,
     }
 
     /// Runs that were deleted by request.
@@ -127,6 +129,8 @@ documents! {
         not_by_requester: bool = wait.not_by_requester,
         requested_at: Timestamp = wait.requested_at,
         deadline: Option<Timestamp> = wait.deadline,
+        /// JSON schema of the answer that an approving decision needs; null if it needs none.
+        answer_schema: Option<&'a Payload> = wait.answer_schema.as_ref(),
     }
 
     /// Queues of a namespace.

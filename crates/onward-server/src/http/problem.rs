@@ -174,7 +174,11 @@ impl From<RuntimeError> for Problem {
         }
         let problem = Problem::new(error.code(), detail, error.hint());
         match error {
-            RuntimeError::InputInvalid { violations, .. } => Problem { violations, ..problem },
+            RuntimeError::InputInvalid { violations, .. }
+            | RuntimeError::AnswerInvalid { violations, .. }
+            | RuntimeError::SignalInvalid { violations, .. }
+            | RuntimeError::UpdateInvalid { violations, .. }
+            | RuntimeError::FlowInvalid { violations, .. } => Problem { violations, ..problem },
             RuntimeError::Store(StoreError::Refused(Refusal::LogConflict { next, .. })) => {
                 Problem { next_index: Some(next.0), ..problem }
             }

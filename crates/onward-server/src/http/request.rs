@@ -50,6 +50,7 @@ impl Request {
     /// Returns the run that the path names.
     pub fn key(&self) -> Result<RunKey, Problem> {
         let id = RunId::new(self.id.as_deref().unwrap_or_default())?;
+        onward_runtime::check_run_id(&id)?;
         Ok(RunKey::new(self.by.namespace.clone(), id))
     }
 

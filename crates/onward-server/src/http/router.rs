@@ -162,6 +162,11 @@ fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, 
             bounds.check_kind(&Name::new(request.id.as_deref().unwrap_or_default())?)?;
             return Ok(None);
         }
+        // A flow is a kind.
+        Some("flows") => {
+            bounds.check_kind(&Name::new(request.id.as_deref().unwrap_or_default())?)?;
+            return Ok(None);
+        }
         Some("runs" | "drive" | "agents") => request.key()?,
         Some("tasks") if !route.path.ends_with("/retry") => request.key()?,
         Some("tasks" | "approvals" | "promises") => request.call()?.run,
@@ -183,6 +188,9 @@ fn refused(route: &Route, id: Option<&str>, refusal: AuthRefusal) -> Problem {
         Some("tasks") => {
             let key = RunId::new(id).map(|id| RunKey::new(namespace.clone(), id));
             return key.map_or_else(Problem::from, |key| RuntimeError::TaskNotFound { key }.into());
+        }
+        Some("flows") => {
+            return Name::new(id).map_or_else(Problem::from, |flow| RuntimeError::FlowNotFound { flow }.into());
         }
         Some("kinds") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
         Some("approvals" | "promises") => CallRef::parse(namespace, id).map(|call| call.run),

@@ -10,7 +10,7 @@ use onward_core::api::verb;
 
 use crate::auth::{Scope, session};
 use crate::handlers::{
-    approvals, attachments, bulk, claims, entries, external, kinds, operations, runs, servers, tasks, transfer,
+    approvals, attachments, bulk, claims, entries, external, flows, kinds, memos, operations, runs, servers, tasks, transfer,
 };
 use crate::http::diagnosis;
 use crate::http::problem::Problem;
@@ -148,6 +148,7 @@ const BULK: &[ResponseShape] = responses!(200 "Result of the batch, or the runs 
 const RUNS: &[ResponseShape] = responses!(200 "A page of runs" JSON "RunPage");
 const EXPORT: &[ResponseShape] = responses!(200 "The exported lines" LINES "Lines");
 
+const GRAPH_FORMAT: Parameter = Parameter::new("format", "GraphFormat", "`svg` (the default) or `mermaid`, without progress");
 const KIND: Parameter = Parameter::new("kind", "Name", "Only runs of this kind");
 const VERSION: Parameter =
     Parameter::new("version", "string", "Only runs of this version, or without a version if empty; may be repeated").repeated();
@@ -383,6 +384,35 @@ routes! {
     DELETE "/v1/kinds/{id}" deleteKind [scope Admin] kinds::remove,
         "Remove the declarations of workers about a kind: its schemas, and whether it is internal"
         => [204 "Removed, until a worker declares it again"];
+    GET "/v1/kinds/{id}/defaults" getKindDefaults [verb ListDefaults] kinds::defaults, "Show the defaults of a kind"
+        => [200 "The defaults from all sources, in order of precedence" JSON "DefaultsReply"];
+    PUT "/v1/kinds/{id}/defaults" putKindDefaults [verb PutDefaults] kinds::put_defaults,
+        "Replace the live defaults of a kind; without options they are removed"
+        <- JSON "PutDefaults"
+        => [200 "The defaults from all sources, in order of precedence" JSON "DefaultsReply"];
+    GET "/v1/flows" listFlows [verb ListFlows] flows::list, "List flows"
+        => [200 "The current version of every flow, without documents" JSON "FlowsReply"];
+    GET "/v1/flows/{id}" getFlow [verb ListFlows] flows::show, "Show the versions of a flow"
+        => [200 "All versions with their documents, newest first" JSON "FlowsReply"];
+    PUT "/v1/flows/{id}" putFlow [verb PutFlow] flows::put, "Store a document as the current version of a flow"
+        <- JSON "PutFlow"
+        => [201 "Stored as the current version" JSON "PutFlowReply",
+            200 "It was the current version already, or only checked" JSON "PutFlowReply",
+            400 "The document has errors, and nothing was stored" PROBLEM "InputProblem"];
+    GET "/v1/flows/{id}/graph" getFlowGraph [verb ListFlows] flows::graph, "Draw the graph of a flow"
+        query [Parameter::new("version", "Name", "The version; the default is the current one"), GRAPH_FORMAT]
+        => [200 "The picture" IMAGE "Text" TEXT "Text"];
+    GET "/v1/runs/{id}/graph" getRunGraph [scope Read] flows::run_graph,
+        "Draw the graph of a run's flow, with what the run has done"
+        query [GRAPH_FORMAT]
+        => [200 "The picture" IMAGE "Text" TEXT "Text"];
+    DELETE "/v1/flows/{id}" deleteFlow [verb DeleteFlow] flows::remove, "Delete a flow with all its versions"
+        query [Parameter::new("force", "Flag", "Also if runs are open, which then wait for a worker with their version")]
+        => [204 "Deleted"];
+    POST "/v1/memos/invalidate" invalidateMemos [verb InvalidateMemos] memos::invalidate,
+        "Invalidate memos by key or by prefix: calls that begin later compute again"
+        <- JSON "InvalidateMemos"
+        => [200 "The number of memos that were invalidated" JSON "InvalidateMemosReply"];
     POST "/v1/drive/{id}" driveRun [verb DriveRun] claims::drive,
         "Claim one run to work on it, optionally with a signal or a decision"
         <- JSON "Drive" optional

@@ -66,6 +66,9 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
             by.caller.bounds.check_queue(start.options.queue.as_ref().map_or("", Name::as_str))?;
             start.trace = start.trace.take().or_else(trace);
         }
+        // A memo may have results of every kind.
+        Call::InvalidateMemos(_) => by.caller.bounds.check_filter(None)?,
+        Call::PutFlow(put) => by.caller.bounds.check_kind(&put.flow)?,
         Call::ResumeRun(resume) => ceilings::check_resume(resume.budget, by, server)?,
         Call::RetryRun(_) => context.budget_max = ceilings::of_copy(by, server),
         Call::ForkRun(fork) | Call::ResetRun(fork) => {

@@ -43,15 +43,8 @@ pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, b
                 None => joined(&[webhook.name.as_str(), id]),
             };
             let start = StartRequest {
-                run: key(run)?,
-                kind: kind.clone(),
                 version: version.clone(),
-                input: payload(Some(raw)),
-                seed: new_id::random_u64(),
-                signal: None,
-                attributes: Vec::new(),
-                budget: None,
-                trace: None, // traces of the sender are not continued
+                ..StartRequest::new(key(run)?, kind.clone(), payload(Some(raw)), new_id::random_u64())
             };
             let allowance = ceilings::of_namespace(&webhook.namespace, server);
             let started = runtime.start_run_for(start, CallContext { allowance, ..CallContext::default() }).await?;

@@ -1,8 +1,8 @@
 //! Kinds that a worker declares in its hello.
 
-use onward_core::{ErrorCode, KindSchemas, Name, Namespace, Payload, Timestamp};
+use onward_core::{ErrorCode, KindSchemas, Name, Namespace};
 use onward_runtime::Runtime;
-use onward_wire::worker::Hello;
+use onward_wire::worker::{Hello, KindOffer, TaskSchemas, VersionSchemas};
 
 use super::{SessionKey, Sessions};
 use crate::Problem;
@@ -30,37 +30,40 @@ impl Sessions {
 
 /// Returns an entry for every kind and version of the worker, also without schemas.
 fn schemas_of(namespace: &Namespace, hello: &Hello) -> Result<Vec<KindSchemas>, Problem> {
-    let entry =
-        |is_task: bool, kind: &Name, version: Option<Name>, schemas: (&Option<Payload>, &Option<Payload>), is_internal: bool| {
-            KindSchemas {
-                namespace: namespace.clone(),
-                is_task,
-                kind: kind.clone(),
-                version,
-                input: schemas.0.clone(),
-                output: schemas.1.clone(),
-                registered_at: Timestamp(0),
-                is_internal,
-            }
-        };
     let mut all = Vec::new();
     for offer in &hello.kinds {
         for version in &offer.versions {
             let version = if version.is_empty() { None } else { Some(Name::new(version)?) };
-            let is_current = version.is_none() || version == offer.current;
-            let own = offer.version_schemas.iter().find(|own| Some(&own.version) == version.as_ref());
-            let schemas = match own {
-                Some(own) => (&own.input_schema, &own.output_schema),
-                None if is_current => (&offer.input_schema, &offer.output_schema),
-                None => (&None, &None),
-            };
-            all.push(entry(false, &offer.kind, version, schemas, offer.is_internal));
+            all.push(of_version(namespace, offer, version));
         }
     }
-    for kind in &hello.task_kinds {
-        let own = hello.task_schemas.iter().find(|own| own.kind == *kind);
-        let schemas = own.map_or((&None, &None), |own| (&own.input_schema, &own.output_schema));
-        all.push(entry(true, kind, None, schemas, own.is_some_and(|own| own.is_internal)));
-    }
+    all.extend(hello.task_kinds.iter().map(|kind| of_task(namespace, hello, kind)));
     Ok(all)
+}
+
+fn of_version(namespace: &Namespace, offer: &KindOffer, version: Option<Name>) -> KindSchemas {
+    let is_current = version.is_none() || version == offer.current;
+    let own = offer.version_schemas.iter().find(|own| Some(&own.version) == version.as_ref());
+    let is_internal = offer.is_internal;
+    let empty = KindSchemas { is_internal, ..KindSchemas::empty(namespace.clone(), offer.kind.clone(), version) };
+    match own.cloned() {
+        Some(VersionSchemas { input_schema: input, output_schema: output, defaults, signals, updates, .. }) => {
+            KindSchemas { input, output, defaults, signals, updates, ..empty }
+        }
+        None if is_current => {
+            let KindOffer { input_schema: input, output_schema: output, defaults, signals, updates, .. } = offer.clone();
+            KindSchemas { input, output, defaults, signals, updates, ..empty }
+        }
+        None => empty,
+    }
+}
+
+fn of_task(namespace: &Namespace, hello: &Hello, kind: &Name) -> KindSchemas {
+    let empty = KindSchemas { is_task: true, ..KindSchemas::empty(namespace.clone(), kind.clone(), None) };
+    match hello.task_schemas.iter().find(|own| own.kind == *kind).cloned() {
+        Some(TaskSchemas { input_schema: input, output_schema: output, is_internal, defaults, .. }) => {
+            KindSchemas { input, output, is_internal, defaults, ..empty }
+        }
+        None => empty,
+    }
 }

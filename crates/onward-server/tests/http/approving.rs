@@ -74,7 +74,13 @@ async fn a_requester_cannot_approve_what_another_must() {
             decide(&locked, key, &approval, click("1")).await.problem(403, "not_a_decider");
         }
         let client = Onward::connect(locked.url()).key(ada.reveal()).start().await.unwrap();
-        let own = Decide { approved: true, feedback: None, decided_by: Some("bob".to_owned()), decision_id: "2".to_owned() };
+        let own = Decide {
+            approved: true,
+            feedback: None,
+            decided_by: Some("bob".to_owned()),
+            answer: None,
+            decision_id: "2".to_owned(),
+        };
         assert_eq!(client.decide_approval(&approval, own).await.unwrap_err().code(), "not_a_decider", "gRPC");
         client.shutdown().await;
         let run = approval.split('~').next().unwrap().replace('/', "%2F");

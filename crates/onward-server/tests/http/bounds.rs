@@ -239,6 +239,13 @@ fn hello(kinds: &[&str], task_kinds: &[&str], queues: &[&str]) -> String {
     json!({"frames": [{"hello": hello}]}).to_string()
 }
 
+/// Adds a default queue to the worker's task.
+fn with_default_queue(hello: &str, queue: &str) -> String {
+    let mut frames: Value = serde_json::from_str(hello).unwrap();
+    frames["frames"][0]["hello"]["task_schemas"] = json!([{"kind": "own-task", "defaults": {"queue": queue}}]);
+    frames.to_string()
+}
+
 #[tokio::test]
 async fn a_worker_works_on_the_kinds_and_queues_of_its_key() {
     let (locked, root, bound) = site().await;
@@ -249,6 +256,7 @@ async fn a_worker_works_on_the_kinds_and_queues_of_its_key() {
         (&bound, hello(&["own"], &["theirs-task"], &[""])),
         (&night, hello(&["own"], &["own-task"], &[""])),
         (&night, hello(&["own"], &["own-task"], &["night", "day"])),
+        (&night, with_default_queue(&hello(&["own"], &["own-task"], &["night"]), "day")),
     ];
     for (key, hello) in cases {
         locked.send(key, "POST", "/v1/workers/w/frames", &hello).await.problem(403, "not_allowed");

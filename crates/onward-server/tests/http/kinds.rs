@@ -180,3 +180,40 @@ async fn a_hostile_schema_does_not_hold_up_the_server() {
     assert_eq!(site.records(), before);
     onward.shutdown().await;
 }
+
+#[tokio::test]
+async fn defaults_of_a_kind_apply_to_tasks_that_start_later_and_are_shown_with_their_source() {
+    let site = Site::open().await;
+    let path = "/v1/kinds/mail/defaults";
+    site.get(path).await.problem(404, "kind_not_found");
+    let body = json!({"queue": "slow", "priority": 7, "retry": 3, "attempt_timeout_ms": 1000});
+    let put = site.put_json(path, body).await.json();
+    assert_eq!(put["defaults"][0]["source"], "live", "{put}");
+    assert_eq!(put["defaults"][0]["defaults"]["retry"]["attempts_max"], 3, "{put}");
+    assert_eq!(site.get(path).await.json(), put);
+    site.post_json("/v1/tasks", json!({"kind": "mail", "id": "t"})).await;
+    let task = site.get("/v1/tasks/t").await.json();
+    assert_eq!((&task["queue"], &task["priority"]), (&json!("slow"), &json!(7)), "{task}");
+    site.post_json("/v1/tasks", json!({"kind": "mail", "id": "own", "priority": 0})).await;
+    assert_eq!(site.get("/v1/tasks/own").await.json()["priority"], 0, "a task's own option wins");
+
+    let zero = site.put_json(path, json!({"attempt_timeout_ms": 0})).await;
+    let detail = zero.problem(400, "defaults_invalid");
+    assert!(detail.contains("`attempt_timeout_ms` is 0"), "{detail}");
+    site.put_json(path, json!({"retries": 3})).await.problem(400, "json_invalid");
+    assert_eq!(site.get(path).await.json(), put, "a refused request changes nothing");
+    assert_eq!(site.put_json(path, json!({})).await.json(), json!({"defaults": []}));
+}
+
+#[tokio::test]
+async fn a_workers_defaults_are_shown_and_those_of_another_sort_of_kind_are_refused() {
+    let site = Site::open().await;
+    let url = || format!("http://{}", site.address);
+    let _worker = Onward::connect(url()).task("mail", mail).defaults(|mail| mail.retry(5)).start().await.unwrap();
+    let shown = site.get("/v1/kinds/mail/defaults").await.json();
+    assert_eq!(shown["defaults"][0]["source"], "registered", "{shown}");
+    let wrong = Onward::connect(url()).workflow("sum", sum).defaults(|sum| sum.retry(5)).start().await;
+    assert_eq!(wrong.map(drop).unwrap_err().code(), "defaults_invalid");
+    let zero = Onward::connect(url()).task("mail", mail).defaults(|mail| mail.timeout(std::time::Duration::ZERO)).start().await;
+    assert_eq!(zero.map(drop).unwrap_err().code(), "register_invalid");
+}

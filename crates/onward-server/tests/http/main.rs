@@ -1,6 +1,7 @@
 //! The HTTP API as a client sees it: a real listener, a real directory, a worker beside it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod answers;
 mod approving;
 mod attach;
 mod attachments;
@@ -15,11 +16,13 @@ mod drive;
 mod entries;
 mod external;
 mod finding;
+mod flows;
 mod guard;
 mod keys;
 mod kinds;
 mod limits;
 mod live;
+mod memos;
 mod observing;
 mod operations;
 mod questions;

@@ -1,5 +1,8 @@
 //! Every verb on runs: responses and errors.
 
+use std::time::Duration;
+
+use onward_core::Timestamp;
 use serde_json::{Value, json};
 
 use crate::site::Site;
@@ -40,6 +43,23 @@ async fn a_signal_comes_with_the_start_in_one_write() {
     assert_eq!((&started["signal"]["index"], &started["signal"]["repeated"]), (&json!(1), &json!(false)));
     let again = site.post_json("/v1/runs", body).await.expect(200);
     assert_eq!((&again["signal"]["index"], &again["signal"]["repeated"]), (&json!(1), &json!(true)));
+}
+
+#[tokio::test]
+async fn a_run_is_canceled_at_its_deadline() {
+    let site = Site::open().await;
+    let body = json!({"kind": "listener", "id": "a", "deadline_ms": 7_200_000});
+    let started = site.post_json("/v1/runs", body).await.expect(201);
+    let (created, due) = (started["created_at"].as_str().unwrap(), started["deadline_at"].as_str().unwrap());
+    assert_eq!(time(due).since(time(created)), Duration::from_secs(7_200));
+    site.post_json("/v1/runs", json!({"kind": "listener", "id": "b", "deadline_ms": -1})).await.problem(400, "json_invalid");
+    site.post_json("/v1/runs", json!({"kind": "listener", "id": "c", "deadline_ms": 1})).await.expect(201);
+    site.until_status("c", "canceled").await;
+    assert_eq!(site.show("c").await["cancel_reason"], "its deadline has passed");
+}
+
+fn time(text: &str) -> Timestamp {
+    Timestamp::parse(text).unwrap()
 }
 
 #[tokio::test]

@@ -61,19 +61,7 @@ impl Site {
 
     pub async fn start(&self, run: &str, kind: &str) {
         let (kind, input) = (Name::new(kind).unwrap(), Payload::null());
-        let attributes = Vec::new();
-        let start = StartRequest {
-            run: key(run),
-            kind,
-            version: None,
-            input,
-            seed: 7,
-            signal: None,
-            attributes,
-            trace: None,
-            budget: None,
-        };
-        self.runtime.start_run(start).await.unwrap();
+        self.runtime.start_run(StartRequest::new(key(run), kind, input, 7)).await.unwrap();
     }
 
     pub async fn signal(&self, run: &str, name: &str, payload: Payload) {
@@ -133,6 +121,9 @@ pub fn hello(connection: u64) -> Hello {
         output_schema: None,
         version_schemas: Vec::new(),
         is_internal: false,
+        defaults: None,
+        signals: Vec::new(),
+        updates: Vec::new(),
     };
     Hello {
         protocol: onward_wire::PROTOCOL,

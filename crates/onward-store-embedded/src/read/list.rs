@@ -151,9 +151,14 @@ fn read_entry(db: &Connection, query: &RunQuery, entry: &IndexEntry) -> Result<R
 
 type Params = Vec<Box<dyn ToSql>>;
 
+/// The kind of a cell begins with the same prefix as its id.
+const MEMOS: &str = " AND kind >= 'memo:' AND kind < 'memo;' AND id >= 'memo:' AND id < 'memo;'";
+const NOT_MEMOS: &str = " AND NOT (id >= 'memo:' AND id < 'memo;')";
+
 /// Builds the statement and its parameters for one range of an index.
 fn select(query: &RunQuery, status: Option<u8>, before: Option<Position<'_>>, wanted: usize) -> (String, Params) {
     let index = match (status, &query.kind) {
+        _ if query.memos => "runs_kind",
         (Some(_), _) => "runs_status",
         (None, Some(_)) => "runs_kind",
         (None, None) => "runs_created",
@@ -164,6 +169,7 @@ fn select(query: &RunQuery, status: Option<u8>, before: Option<Position<'_>>, wa
         sql.push_str(text);
         params.extend(values);
     };
+    also(if query.memos { MEMOS } else { NOT_MEMOS }, Vec::new());
     if let Some(status) = status {
         also(" AND status = ?", vec![Box::new(status)]);
     }

@@ -1,5 +1,6 @@
 //! Deletion of whole runs (L20).
 
+use onward_core::memo::is_memo_id;
 use onward_core::{RunHead, RunKey, Status};
 use onward_store::{Delete, Retention, StoreError};
 use rusqlite::{Row, params};
@@ -32,6 +33,9 @@ impl Writer<'_> {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
                 }
                 self.delete_run(key, root)?;
+                if is_memo_id(&key.id) {
+                    return Ok(1);
+                }
                 let sql =
                     "INSERT INTO deleted(ns, id, kind, reason, at, crc) VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))";
                 let at = self.set.now.0 as i64;

@@ -203,7 +203,7 @@ impl TaskRow {
         let state = if is_delayed { DELAYED } else { task_state_number(&task, Timestamp(u64::MAX)) };
         let is_sound = self.call_id == call_id_key(&task.id.call_id)
             && self.names == names
-            && self.priority == i64::from(task.options.priority)
+            && self.priority == i64::from(task.options.priority())
             && self.state == i64::from(state)
             && self.visible == due_number(task.visible_at)
             && self.due == task.due_at().map(due_number);
@@ -230,7 +230,7 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
         task.id.run.namespace.as_str(),
         task.options.queue.as_ref().map_or("", Name::as_str),
         task.kind.as_str(),
-        task.options.priority,
+        task.options.priority(),
         task_state_number(&task, now),
         due_number(task.visible_at),
         task.due_at().map(due_number),

@@ -200,6 +200,7 @@ impl Life<'_> {
                 approved: true,
                 feedback: None,
                 decided_by: None,
+                answer: None,
                 decision_id: "d-1".to_owned(),
             };
             self.append(&wait.run, Input::answer(decided, wait.generation, &wait.call_id, "d-1"));

@@ -72,6 +72,7 @@ fn create_run(store: &dyn Store, clock: &ManualClock) -> RunKey {
         deadline: None,
         bound_to: None,
         not_by_requester: false,
+        answer_schema: None,
     };
     commit(store, &key, vec![TimerStarted { call_id: CallId::root(0), due_at }.into(), approval.into()], "w");
     block_on(store.append_input(key.clone(), Input::signal(signal()))).unwrap();

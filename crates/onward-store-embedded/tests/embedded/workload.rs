@@ -201,6 +201,7 @@ fn questions(now: Timestamp) -> Vec<Event> {
         deadline: None,
         bound_to: None,
         not_by_requester: false,
+        answer_schema: None,
     };
     let input = json("[]");
     let task = TaskScheduled {
@@ -221,7 +222,8 @@ fn signal(signal: &str, signal_id: Option<&str>) -> SignalReceived {
 fn decision() -> Input {
     let call_id = CallId::root(2);
     let decision_id = "d-1".to_owned();
-    let event = ApprovalDecided { call_id: call_id.clone(), approved: true, feedback: None, decided_by: None, decision_id };
+    let event =
+        ApprovalDecided { call_id: call_id.clone(), approved: true, feedback: None, decided_by: None, answer: None, decision_id };
     Input::answer(event, 0, &call_id, "d-1")
 }
 

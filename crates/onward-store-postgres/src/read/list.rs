@@ -42,6 +42,10 @@ pub(crate) async fn list_runs(db: &Db, query: &RunQuery) -> Outcome<RunPage> {
     Ok(RunPage::of(found, limit))
 }
 
+/// The ids of the cells of memos. Not a range, because the order of texts depends on the database.
+const MEMOS: &str = " AND left(r.id, 5) = 'memo:'";
+const NOT_MEMOS: &str = " AND left(r.id, 5) <> 'memo:'";
+
 /// Builds the statement for one index range.
 pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(Timestamp, &str)>, wanted: usize) -> Sql {
     let text = "SELECT r.rk, r.ns, r.id, r.head, r.worker IS NOT NULL FROM onward.runs r WHERE r.ns = ?";
@@ -53,6 +57,7 @@ pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(T
         Some(Status::Running) => sql.also(" AND (r.status = 0 AND r.worker IS NOT NULL OR r.status = 1)"),
         Some(status) => sql.also(" AND r.status = ?").small(i16::from(status.number())),
     };
+    sql = sql.also(if query.memos { MEMOS } else { NOT_MEMOS });
     if let Some(kind) = &query.kind {
         sql = sql.also(" AND r.kind = ?").text(kind.as_str());
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use onward_core::memo::is_memo_id;
 use onward_core::{KindSchemas, RunHead, RunKey};
 use onward_store::durable::seal::{number, seal, unseal_bytes};
 use onward_store::unit_of_work::RunRef;
@@ -43,6 +44,9 @@ impl UnitOfWork<'_> {
             return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
         }
         self.remove(&[(key.clone(), rk)]).await?;
+        if is_memo_id(&key.id) {
+            return Ok(1);
+        }
         let (namespace, id, at) = (key.namespace.as_str(), key.id.as_str(), self.set.now.0 as i64);
         let sum = crc(&[at], &[namespace.as_bytes(), id.as_bytes(), kind.as_bytes(), reason.as_bytes()]);
         let text = "INSERT INTO onward.deleted(ns, id, kind, at, reason, crc) VALUES ($1, $2, $3, $4, $5, $6)";

@@ -108,7 +108,7 @@ pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, QueuedTask)>, now: Times
         .texts(rows.iter().map(|(_, row)| row.task.id.run.namespace.as_str().to_owned()).collect())
         .texts(rows.iter().map(|(_, row)| text_of(row.task.options.queue.as_ref())).collect())
         .texts(rows.iter().map(|(_, row)| row.task.kind.as_str().to_owned()).collect())
-        .ints(rows.iter().map(|(_, row)| row.task.options.priority).collect())
+        .ints(rows.iter().map(|(_, row)| row.task.options.priority()).collect())
         .numbers(rows.iter().map(|(_, row)| row.order).collect())
         .smalls(rows.iter().map(|(_, row)| i16::from(task_state_number(&row.task, now))).collect())
         .numbers(rows.iter().map(|(_, row)| due_number(row.task.visible_at)).collect())

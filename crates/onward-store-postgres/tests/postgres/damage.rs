@@ -110,6 +110,7 @@ fn damaged_rows_do_not_keep_other_timers_from_firing() {
         deadline: Some(soon),
         bound_to: None,
         not_by_requester: false,
+        answer_schema: None,
     };
     for id in ["head", "wait", "task", "timer", "sound"] {
         let mut held = start_held(&*store, id, "w");

@@ -112,7 +112,7 @@ fn thousands_of_tasks_that_may_be_tried_again_come_back_in_passes() {
     let store = connect_at(&database, clock.clone());
     let mut held = start_held(&*store, "r", "w");
     let scheduled = |ordinal| -> Event {
-        let (input, options) = (json("[]"), TaskOptions { retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+        let (input, options) = (json("[]"), TaskOptions { retry: Some(RetryPolicy::attempts(2)), ..TaskOptions::default() });
         TaskScheduled { call_id: CallId::root(ordinal), kind: name("mail"), input_hash: Hash::of(&input), input, options }.into()
     };
     commit(&*store, &mut held, (0..TASKS).map(scheduled).collect());

@@ -114,5 +114,6 @@ pub fn question() -> ApprovalRequested {
         deadline: None,
         bound_to: None,
         not_by_requester: false,
+        answer_schema: None,
     }
 }

@@ -32,6 +32,7 @@ fn busy(ordinal: usize) -> Vec<onward_core::Event> {
             deadline: None,
             bound_to: None,
             not_by_requester: false,
+            answer_schema: None,
         }
         .into(),
         ChildStarted {

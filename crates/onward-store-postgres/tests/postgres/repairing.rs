@@ -42,7 +42,8 @@ fn busy(store: &PostgresStore) -> HeldRun {
 fn decision() -> Input {
     let call_id = CallId::root(0);
     let decision_id = "d".to_owned();
-    let decided = ApprovalDecided { call_id: call_id.clone(), approved: true, feedback: None, decided_by: None, decision_id };
+    let decided =
+        ApprovalDecided { call_id: call_id.clone(), approved: true, feedback: None, decided_by: None, answer: None, decision_id };
     Input::answer(decided, 0, &call_id, "d")
 }
 

@@ -93,16 +93,8 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
         last_seen_at: Timestamp(0),
         workers: vec![1, 2, 3],
     };
-    let kind = KindSchemas {
-        namespace: namespace(),
-        is_task: false,
-        kind: Name::new("order").unwrap(),
-        version: None,
-        input: Some(Payload::null()),
-        output: None,
-        registered_at: Timestamp(0),
-        is_internal: false,
-    };
+    let empty = KindSchemas::empty(namespace(), Name::new("order").unwrap(), None);
+    let kind = KindSchemas { input: Some(Payload::null()), ..empty };
     vec![
         ("claim_runs", code(store.claim_runs(runs).await)),
         ("claim_tasks", code(store.claim_tasks(tasks).await)),

@@ -124,7 +124,7 @@ impl RandomSequence {
     async fn schedule(&mut self) {
         let Some(id) = self.some_run() else { return };
         let (number, costs) = (self.number(), self.below(4) > 0);
-        let options = TaskOptions { costs, retry: RetryPolicy::attempts(3).delay(seconds(1)), ..TaskOptions::default() };
+        let options = TaskOptions { costs, retry: Some(RetryPolicy::attempts(3).delay(seconds(1))), ..TaskOptions::default() };
         self.commit(&id, vec![task_of("mail", number, options)]).await;
     }
 

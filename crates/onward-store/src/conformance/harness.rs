@@ -108,6 +108,7 @@ pub fn approval(ordinal: u32, deadline: Option<Timestamp>) -> Event {
         deadline,
         bound_to: None,
         not_by_requester: false,
+        answer_schema: None,
     }
     .into()
 }
@@ -119,6 +120,7 @@ pub fn decision(generation: u32, ordinal: u32, decision_id: &str) -> Input {
         approved: true,
         feedback: None,
         decided_by: None,
+        answer: None,
         decision_id: decision_id.to_owned(),
     };
     Input::answer(event, generation, &call_id(ordinal), decision_id)

@@ -39,6 +39,7 @@ fn other_decision(ordinal: u32, decision_id: &str) -> Input {
         approved: false,
         feedback: None,
         decided_by: None,
+        answer: None,
         decision_id: decision_id.clone(),
     };
     Input::answer(event, 0, &call_id, &decision_id)

@@ -2,21 +2,17 @@
 
 use std::time::Duration;
 
-use onward_core::{KindSchemas, Namespace, Payload, Timestamp};
+use onward_core::{KindDefaults, KindSchemas, NamedSchema, Namespace, Payload};
 
 use super::harness::{Harness, name, namespaces};
 use crate::PAYLOAD_BYTES_MAX;
 
 fn schema(kind: &str, version: Option<&str>, input: &str) -> KindSchemas {
     KindSchemas {
-        namespace: Namespace::default(),
-        is_task: false,
-        kind: name(kind),
-        version: version.map(name),
         input: Some(Payload::from_json_text(input.to_owned())),
-        output: None,
-        registered_at: Timestamp(0),
-        is_internal: false,
+        defaults: Some(Box::new(KindDefaults { priority: Some(-1), ..KindDefaults::default() })),
+        signals: vec![NamedSchema { name: name("pay"), schema: Payload::null() }],
+        ..KindSchemas::empty(Namespace::default(), name(kind), version.map(name))
     }
 }
 
@@ -45,7 +41,7 @@ pub async fn the_newest_word_about_a_kind_counts(harness: Harness) {
     let output = Some(Payload::from_json_text("3"));
     let newer = KindSchemas { output: output.clone(), ..schema("a", None, "2") };
     // An entry without schemas removes the stored one; removing a missing one is a no-op.
-    let silent = |kind| KindSchemas { input: None, ..schema(kind, None, "") };
+    let silent = |kind| KindSchemas::empty(Namespace::default(), name(kind), None);
     store.register_kinds(vec![newer.clone(), silent("b"), silent("c")]).await.unwrap();
     let kept = store.list_kinds(Namespace::default()).await.unwrap();
     assert_eq!(kept, [KindSchemas { registered_at: harness.now(), ..newer }]);

@@ -55,7 +55,7 @@ pub async fn a_run_that_was_lost_goes_to_a_worker_of_its_namespace(harness: Harn
 
 pub async fn a_task_that_was_lost_goes_to_a_worker_of_its_namespace(mut harness: Harness) {
     let [default, other] = namespaces();
-    let options = || TaskOptions { retry: RetryPolicy::attempts(3).delay(seconds(10)), ..Default::default() };
+    let options = || TaskOptions { retry: Some(RetryPolicy::attempts(3).delay(seconds(10))), ..Default::default() };
     schedule(&harness, &default, options()).await;
     let lost = harness.claim_tasks_in(default.clone(), "d", 10).await;
     assert_eq!(lost.len(), 1);
@@ -101,7 +101,7 @@ pub async fn what_waits_in_another_namespace_hides_nothing(mut harness: Harness)
         start.await.unwrap();
     }
     drop(store);
-    schedule(&harness, &other, TaskOptions { priority: 9, ..Default::default() }).await;
+    schedule(&harness, &other, TaskOptions { priority: Some(9), ..Default::default() }).await;
     schedule(&harness, &default, TaskOptions::default()).await;
     start(&harness, &default, "5").await;
     for reopened in [false, true] {

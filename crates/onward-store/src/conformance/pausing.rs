@@ -170,7 +170,7 @@ pub async fn a_retry_that_is_set_while_the_run_is_paused_keeps_its_time(mut harn
 pub async fn a_paused_run_begins_no_attempt_of_a_task(mut harness: Harness) {
     let mut held = harness.start_held("r").await;
     harness.store().heartbeat(worker("w"), seconds(1_000)).await.unwrap();
-    let options = || TaskOptions { retry: RetryPolicy::attempts(2).delay(seconds(10)), ..TaskOptions::default() };
+    let options = || TaskOptions { retry: Some(RetryPolicy::attempts(2).delay(seconds(10))), ..TaskOptions::default() };
     harness.commit(&mut held, vec![task(0, options()), task(1, options()), task(2, options())]).await;
     let [done, fails]: [Task; 2] = harness.claim_tasks("t", 2).await.try_into().unwrap();
     harness.append("r", pause()).await.unwrap();

@@ -10,7 +10,7 @@ use super::random::random_operations_on;
 
 pub async fn a_head_is_what_its_log_says(mut harness: Harness) {
     let mut held = harness.start_held("r").await;
-    let cancel = Input::new(CancelRequested { reason: "enough".to_owned() });
+    let cancel = Input::new(CancelRequested::new("enough".to_owned()));
     harness.log("r").await;
     harness.commit(&mut held, vec![task(0, TaskOptions::default()), approval(1, None)]).await;
     harness.log("r").await;

@@ -161,7 +161,7 @@ async fn claim_tasks(store: &dyn Store, worker: WorkerId, namespace: Namespace) 
     let request = ClaimTasks { worker, namespace, queues, kinds, limit: 1_000, lease: seconds(30) };
     let mut tasks = store.claim_tasks(request).await?;
     assert!(tasks.iter().all(|task| task.id.run.namespace == own), "S6");
-    let order: Vec<_> = tasks.iter().map(|task| (std::cmp::Reverse(task.options.priority), task.visible_at)).collect();
+    let order: Vec<_> = tasks.iter().map(|task| (std::cmp::Reverse(task.options.priority()), task.visible_at)).collect();
     assert!(order.is_sorted(), "L21");
     tasks.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(tasks)
@@ -435,8 +435,8 @@ impl World {
         let timeout = self.due(now).since(now).as_millis() as u64;
         TaskOptions {
             queue: (self.below(3) == 0).then(|| name("fast")),
-            priority: self.below(3) as i32,
-            retry: RetryPolicy::attempts(self.below(3) as u32),
+            priority: Some(self.below(3) as i32).filter(|priority| *priority != 0),
+            retry: Some(RetryPolicy::attempts(self.below(3) as u32)),
             queued_timeout_ms: (self.below(3) == 0).then_some(timeout),
             costs: self.below(2) == 0,
             ..Default::default()

@@ -20,7 +20,7 @@ async fn restore(harness: &Harness, id: &str, logs: Vec<Vec<Record>>) -> Result<
 async fn busy(harness: &Harness, id: &str) -> HeldRun {
     let mut held = harness.start_held(id).await;
     let due = harness.now().after(seconds(60));
-    let options = TaskOptions { priority: 3, ..TaskOptions::default() };
+    let options = TaskOptions { priority: Some(3), ..TaskOptions::default() };
     harness.commit(&mut held, vec![task(0, options), timer(1, due), approval(2, Some(due)), approval(3, None)]).await;
     harness.append(id, decision(0, 3, "anna")).await.unwrap();
     harness.append(id, signal(Some("s-1"))).await.unwrap();
@@ -40,7 +40,7 @@ pub async fn a_restored_run_is_the_run_it_was(mut harness: Harness) {
     // The worker that holds the original does not hold the copy.
     let copies: Vec<_> = harness.claim("v").await.into_iter().filter(|run| run.head.key == key("copy")).collect();
     assert_eq!(copies.len(), 1);
-    assert!(harness.claim_tasks("t", 10).await.iter().any(|task| task.id.run == key("copy") && task.options.priority == 3));
+    assert!(harness.claim_tasks("t", 10).await.iter().any(|task| task.id.run == key("copy") && task.options.priority() == 3));
     harness.pass(seconds(49));
     assert_eq!(harness.expire().await.timers_fired, 0);
     harness.pass(seconds(1));

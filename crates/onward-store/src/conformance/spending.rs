@@ -57,7 +57,7 @@ async fn ledger(harness: &Harness, by: SpendBy) -> Vec<(String, Cost)> {
 }
 
 fn options() -> TaskOptions {
-    TaskOptions { costs: true, retry: RetryPolicy::attempts(3).delay(seconds(1)), ..TaskOptions::default() }
+    TaskOptions { costs: true, retry: Some(RetryPolicy::attempts(3).delay(seconds(1))), ..TaskOptions::default() }
 }
 
 /// Starts a run that waits for a task with a cost.

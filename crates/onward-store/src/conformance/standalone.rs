@@ -35,12 +35,12 @@ fn canceled() -> Input {
 }
 
 pub async fn a_standalone_task_is_queued_by_its_start(mut harness: Harness) {
-    let head = start(&harness, TaskOptions { priority: 3, ..TaskOptions::default() }).await;
+    let head = start(&harness, TaskOptions { priority: Some(3), ..TaskOptions::default() }).await;
     assert_eq!((head.status, head.is_task), (Status::Waiting, true));
     harness.reopen();
     assert_eq!(harness.claim("w").await.len(), 0, "there is no code to run");
     let task = claim_one(&harness).await;
-    assert_eq!((task.kind.as_str(), task.options.priority, task.input.clone()), ("mail", 3, json("{}")));
+    assert_eq!((task.kind.as_str(), task.options.priority(), task.input.clone()), ("mail", 3, json("{}")));
     assert_eq!(harness.log("t").await, ["run_started"]);
 }
 
@@ -59,7 +59,7 @@ pub async fn its_result_closes_its_run_in_the_same_write(mut harness: Harness) {
 }
 
 pub async fn its_last_failure_fails_its_run_and_its_attempts_are_counted(mut harness: Harness) {
-    start(&harness, TaskOptions { retry: RetryPolicy::attempts(2).delay(seconds(10)), ..TaskOptions::default() }).await;
+    start(&harness, TaskOptions { retry: Some(RetryPolicy::attempts(2).delay(seconds(10))), ..TaskOptions::default() }).await;
     let task = claim_one(&harness).await;
     report(&harness, &task, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
     assert_eq!(harness.head("t").await.status, Status::Waiting);
@@ -90,7 +90,7 @@ pub async fn a_canceled_or_terminated_run_is_not_claimable(mut harness: Harness)
 pub async fn it_takes_nothing_that_is_for_workflows(harness: Harness) {
     start(&harness, TaskOptions::default()).await;
     let pause = RunPaused::because(onward_core::event::PauseReason::Requested, "");
-    let cancel = Input::new(CancelRequested { reason: String::new() });
+    let cancel = Input::new(CancelRequested::new(String::new()));
     for input in [signal(None), signal(Some("a")), Input::new(pause), cancel] {
         refused(harness.store().append_input(key("t"), input).await, "run_is_task");
     }

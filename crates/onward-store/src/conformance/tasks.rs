@@ -34,7 +34,7 @@ pub async fn a_result_is_recorded_once(mut harness: Harness) {
 }
 
 pub async fn a_failed_attempt_is_retried_after_its_delay(mut harness: Harness) {
-    schedule(&harness, TaskOptions { retry: RetryPolicy::attempts(2).delay(seconds(10)), ..Default::default() }).await;
+    schedule(&harness, TaskOptions { retry: Some(RetryPolicy::attempts(2).delay(seconds(10))), ..Default::default() }).await;
     let task = claim_one(&harness).await;
     report(&harness, &task, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
     assert_eq!(harness.claim_tasks("t", 10).await, []);
@@ -113,7 +113,7 @@ pub async fn a_released_task_is_offered_at_once(harness: Harness) {
 pub async fn an_at_most_once_task_is_executed_once(mut harness: Harness) {
     let once = |attempts| TaskOptions {
         class: Some(EffectClass::AtMostOnce),
-        retry: RetryPolicy::attempts(attempts),
+        retry: Some(RetryPolicy::attempts(attempts)),
         ..TaskOptions::default()
     };
     let panicked = || TaskReport::Failed(Failure::new(PANICKED, "index out of bounds"));
@@ -183,7 +183,7 @@ pub async fn a_task_that_moved_is_not_lost_by_the_session_before(mut harness: Ha
 /// K9, K7: two executions never have the same number in the log, however the first one ends.
 pub async fn every_attempt_that_began_has_its_own_number(mut harness: Harness) {
     let class = Some(EffectClass::AtLeastOnce);
-    schedule(&harness, TaskOptions { class, retry: RetryPolicy::attempts(2), ..TaskOptions::default() }).await;
+    schedule(&harness, TaskOptions { class, retry: Some(RetryPolicy::attempts(2)), ..TaskOptions::default() }).await;
     let ends =
         [Some(TaskReport::Interrupted), Some(TaskReport::WorkerLost), None, Some(TaskReport::Failed(Failure::retryable("busy")))];
     for (number, end) in (1..).zip(ends) {
@@ -211,7 +211,7 @@ pub async fn every_attempt_that_began_has_its_own_number(mut harness: Harness) {
 
 pub async fn tasks_go_by_priority_and_then_in_order(mut harness: Harness) {
     let mut held = harness.start_held("r").await;
-    let with = |priority| TaskOptions { priority, ..Default::default() };
+    let with = |priority| TaskOptions { priority: Some(priority), ..Default::default() };
     harness.commit(&mut held, vec![task(0, with(0)), task(1, with(5)), task(2, with(-1)), task(3, with(0))]).await;
     harness.pass(seconds(1));
     harness.commit(&mut held, vec![task(4, with(5)), task(5, with(0))]).await;
@@ -357,7 +357,7 @@ pub async fn a_quarantined_task_is_listed_and_can_be_retried(mut harness: Harnes
 
 pub async fn tasks_are_listed_in_the_order_they_were_scheduled(harness: Harness) {
     let mut held = harness.start_held("r").await;
-    let with = |priority| TaskOptions { priority, ..Default::default() };
+    let with = |priority| TaskOptions { priority: Some(priority), ..Default::default() };
     harness.commit(&mut held, vec![task(2, with(0)), task(0, with(9)), task(1, with(5))]).await;
     harness.claim_tasks("t", 1).await;
     let call_ids = |tasks: Vec<Task>| tasks.into_iter().map(|task| task.id.call_id.ordinal()).collect::<Vec<_>>();

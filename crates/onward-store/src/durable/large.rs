@@ -125,7 +125,7 @@ impl HasPayloads for Task {
 
 impl HasPayloads for Wait {
     fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.show.iter_mut().try_for_each(visit)
+        self.show.iter_mut().chain(&mut self.answer_schema).try_for_each(visit)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::ledger::{SpendQuery, SpendRow, SpendTally};
+use onward_core::memo::is_memo_id;
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount, TaskState};
 use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp};
@@ -118,7 +119,9 @@ impl MemoryState {
                 }
                 let (kind, reason) = (run.head().kind.clone(), reason.clone());
                 self.remove_run(key);
-                self.deleted.push(DeletedRun { key: key.clone(), kind, reason, deleted_at: now });
+                if !is_memo_id(&key.id) {
+                    self.deleted.push(DeletedRun { key: key.clone(), kind, reason, deleted_at: now });
+                }
                 Ok(1)
             }
             Delete::Expired { retention, limit } => {

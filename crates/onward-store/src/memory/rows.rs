@@ -176,7 +176,7 @@ impl Rows for MemoryRows<'_> {
                 && request.queues.contains(&task.options.queue)
         };
         let mut found: Vec<&QueuedTask> = self.state.open_tasks().filter(is_ready).collect();
-        found.sort_by_key(|queued| (Reverse(queued.task.options.priority), queued.task.visible_at, queued.order)); // L21
+        found.sort_by_key(|queued| (Reverse(queued.task.options.priority()), queued.task.visible_at, queued.order)); // L21
         Ok(found.into_iter().take(request.limit).map(|queued| (queued.clone(), queued.task.clone())).collect())
     }
 

@@ -30,7 +30,7 @@ pub async fn commit<R: Rows>(rows: &mut R, commit: Commit, encoded: Option<Body>
     };
     let answer = Committed { index: admitted.record.index, at: now, status: head.status };
     if let Some(successor) = take(rows, run, admitted, encoded).await? {
-        continue_as_new(rows, run, *successor);
+        continue_as_new(rows, run, *successor).await?;
     }
     settle(rows, run);
     rows.save().await?;
@@ -46,15 +46,20 @@ async fn past_head<R: Rows>(rows: &mut R, run: RunRef, generation: u32) -> Resul
 }
 
 /// Begins the next generation of a run, unleased.
-fn continue_as_new<R: Rows>(rows: &mut R, run: RunRef, successor: NewRun) {
+async fn continue_as_new<R: Rows>(rows: &mut R, run: RunRef, successor: NewRun) -> Result<(), R::Error> {
     let set = rows.set();
     let (mut head, first) = RunHead::start(successor.key, successor.started, set.now);
+    let (effects, index, at) = (head.start_effects(&first), first.index, first.at);
     let loaded = &mut set.runs[run];
     // Epochs continue over generations: a late release of the old lease must not match the new one (L7).
     head.epoch = loaded.head.epoch;
     loaded.lease = None;
     loaded.past.push(std::mem::replace(&mut loaded.head, head));
     put_first(rows, run, first, None);
+    for effect in effects {
+        carry_out(rows, run, effect, index, at).await?;
+    }
+    Ok(())
 }
 
 /// Adds the first record of a generation and announces it.
@@ -143,6 +148,8 @@ pub async fn append_input<R: Rows>(
     let loaded = &rows.set().runs[run];
     let admission = admission::admit(&loaded.head, input, None, now, &loaded.slots, &loaded.waits)?;
     let answer = admission.answer();
+    // The record of a cell has other events than the input.
+    let encoded = encoded.filter(|_| loaded.head.cell.is_none());
     if !answer.repeated {
         take_input(rows, run, admission, encoded).await?;
         settle(rows, run);

@@ -1,8 +1,5 @@
 //! Time-driven changes: timers, task timeouts, expired worker sessions.
 
-use onward_core::event::TimerFired;
-use onward_core::run::Input;
-
 use super::append::append_outcome;
 use super::tasks::end_attempt;
 use super::{Rows, settle};
@@ -16,8 +13,8 @@ pub async fn expire<R: Rows>(rows: &mut R, limit: usize) -> Result<Expired, R::E
         // The timer row is removed in the write that adds the event: a timer fires once (L10).
         let loaded = rows.set().change(run);
         loaded.timers.remove(&call_id);
-        let generation = loaded.head.generation;
-        append_outcome(rows, run, Input::outcome(TimerFired { call_id }.into(), generation), None).await?;
+        let input = loaded.head.timer_input(call_id);
+        append_outcome(rows, run, input, None).await?;
     }
     rows.save().await?;
 

@@ -42,6 +42,7 @@ pub async fn restore_run<R: Rows>(rows: &mut R, work: &RestoreWork) -> Result<Re
     let record = logs.last().and_then(|log| log.last()).expect("a log has records");
     set.notify(|set| Change::Appended { head: set.runs[run].head.clone(), record: record.clone() });
     work.restore.outbox.iter().for_each(|message| set.send(run, message.clone()));
+    set.runs[run].head.memo_requests().collect::<Vec<_>>().into_iter().for_each(|message| set.send(run, message)); // MM7
     settle(rows, run);
     rows.save().await?;
     Ok(Restored { created: true, head: rows.set().runs[run].shown() })

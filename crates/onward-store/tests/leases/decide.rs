@@ -120,7 +120,7 @@ impl Tx {
         let answer = match &op {
             Op::Start { claim } => self.start(rules, *claim)?,
             Op::Signal => self.input(rules, signal())?,
-            Op::Cancel => self.input(rules, Input::new(CancelRequested { reason: String::new() }))?,
+            Op::Cancel => self.input(rules, Input::new(CancelRequested::new(String::new())))?,
             Op::Commit(sent) => self.commit(rules, sent)?,
             Op::Release { epoch, claim } => self.release(rules, *epoch, *claim)?,
             Op::Report { claim, report_kind, by } => self.report(rules, db, *claim, *report_kind, *by)?,

@@ -82,6 +82,7 @@ fn decoders() -> Vec<(&'static str, Reader, Vec<Vec<u8>>)> {
         trace: Some(String::new()),
         attributes: vec![onward_core::attribute::Attribute { name: runs[0].head.kind.clone(), value: (-5).into() }],
         budget: None,
+        deadline_ms: Some(86_400_000),
     };
     let started = onward_core::event::RunStarted::new(runs[0].head.kind.clone(), onward_core::Payload::null(), 3);
     let delivery = OutboxMessage::Start(onward_core::run::NewRun { key: runs[0].head.key.clone(), started, signal: None });

@@ -60,6 +60,9 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
                 output_schema: None,
                 version_schemas: Vec::new(),
                 is_internal: false,
+                defaults: None,
+                signals: Vec::new(),
+                updates: Vec::new(),
             }],
             task_kinds: vec![name("mail")],
             task_limits: vec![onward_wire::worker::TaskLimit { kind: name("mail"), limit: name("1f") }],
@@ -180,7 +183,7 @@ fn a_frame_needs_only_its_required_fields_in_json() {
     let [Event::StepCompleted(step), Event::TaskScheduled(task), Event::RunFailed(failed)] = &commit.events[..] else { panic!() };
     assert_eq!((step.attempt, step.took_ms), (1, 0));
     assert_eq!(task.input_hash, Hash::of(&Payload::json(&serde_json::json!({"a": 2, "b": 1})).unwrap()));
-    assert_eq!(task.options.retry, RetryPolicy::attempts(3));
+    assert_eq!(task.options.retry(), RetryPolicy::attempts(3));
     assert_eq!(failed.failure, Failure::new("x", "y"));
 }
 

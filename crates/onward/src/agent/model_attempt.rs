@@ -20,11 +20,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::attachments::{self, Attachments};
-use super::model_call::{Prompt, Settings};
-use super::prompt;
+use super::model_call::{Prompt, Settings, SettingsSource};
+use super::prompt::{self, text_of};
 use super::refused::leave_out_all;
 use crate::Result;
 use crate::host::code::panic_message;
+use crate::middleware::{AttemptCall, AttemptKind};
 use crate::registry::TaskHandler;
 use crate::task::TaskCtx;
 
@@ -64,10 +65,40 @@ impl AttemptHistory {
     }
 }
 
-async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload> {
+async fn attempt(ctx: &TaskCtx, model: &Arc<Model>, input: Payload) -> Result<Payload> {
     let prompt = opened(ctx, &input)?;
+    let assembled = assemble(ctx, model.provider.name(), prompt).await?;
+    if ctx.middlewares().is_empty() {
+        return send(ctx, model, assembled).await;
+    }
+    // Middlewares see the question as the last message.
+    let AssembledRequest { mut request, question, truncate_at } = assembled;
+    let has_question = question.is_some();
+    request.messages.extend(question.map(Message::user));
+    let call = AttemptCall::of_task(AttemptKind::ModelCall, &model.name, ctx, Payload::json(&request)?);
+    let (task, model) = (ctx.clone(), model.clone());
+    let sent = ctx.middlewares().clone().attempt(call, move |input| {
+        Box::pin(async move {
+            let mut request: ModelRequest = input.read().map_err(|error| {
+                Failure::fatal(format!("a middleware has changed the request to something else: {error}"))
+                    .with_code("invalid_input")
+            })?;
+            let last = request.messages.pop_if(|_| has_question);
+            let question = last.map(|message| text_of(&message.blocks));
+            send(&task, &model, AssembledRequest { request, question, truncate_at }).await
+        })
+    });
+    // A failure of a middleware must not make the next attempt forget the failures before.
+    sent.await.map_err(|failure| match ctx.last_failure().and_then(|last| last.details.clone()) {
+        Some(so_far) if failure.retryable && failure.details.is_none() => failure.with_details(*so_far),
+        _ => failure,
+    })
+}
+
+/// Loads the attachments of a request and sends it to the provider.
+async fn send(ctx: &TaskCtx, model: &Model, assembled: AssembledRequest) -> Result<Payload> {
     let provider = &model.provider;
-    let AssembledRequest { mut request, question, truncate_at } = assemble(ctx, provider.name(), prompt).await?;
+    let AssembledRequest { mut request, question, truncate_at } = assembled;
     request
         .replace_attachments(|attachment| (!provider.shows(attachment)).then(|| Block::text(attachment.described_as_unknown())));
     let so_far = AttemptHistory::of(ctx);
@@ -135,8 +166,14 @@ struct AssembledRequest {
 
 async fn assemble(ctx: &TaskCtx, provider: &str, prompt: Prompt) -> Result<AssembledRequest> {
     let (library, task) = (ctx.library(), ctx.task());
-    let settings = library.kept(&task.run, task.generation, prompt.settings).await.map_err(unreadable)?;
-    let Settings { request, ask: question, until, truncate_at } = opened(ctx, &settings.content)?;
+    let settings = match prompt.settings {
+        SettingsSource::Here(settings) => *settings,
+        SettingsSource::Kept(kept) => {
+            let kept = library.kept(&task.run, task.generation, kept).await.map_err(unreadable)?;
+            opened(ctx, &kept.content)?
+        }
+    };
+    let Settings { request, ask: question, until, truncate_at } = settings;
     let walk = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
     let mut entries = walk.into_entries();
     if let Some(last) = until.and_then(|until| entries.iter().position(|entry| entry.id == until)) {

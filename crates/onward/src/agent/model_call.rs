@@ -1,9 +1,11 @@
 //! Model calls: tasks whose input refers to the conversation instead of repeating it.
 //!
 //! A call records the hash of the conversation's last entry and the id of its settings, which are stored once beside the
-//! conversation. The worker that executes the task assembles the prompt ([`super::model_attempt`]).
+//! conversation. A call without a conversation has its settings with it. The worker that executes the task assembles the prompt
+//! ([`super::model_attempt`]).
 
 use onward_core::event::EntryLocation;
+use onward_core::memo::derived_key;
 use onward_core::task::{MODEL_CALL, RetryPolicy};
 use onward_core::{Hash, Name};
 use onward_llm::{JsonText, ModelReply, ModelRequest, ToolChoice, ToolSchema};
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tools::Tools;
 use super::{AgentCtx, EntryId};
-use crate::ctx::{TaskCall, name_or_misuse, payload_or_misuse};
+use crate::ctx::{Memo, TaskCall, name_or_misuse, payload_or_misuse};
 
 /// The role under which settings are stored beside the conversation.
 const SETTINGS: &str = "settings";
@@ -30,7 +32,17 @@ pub(crate) fn model_kind(model: &str) -> String {
 pub(crate) struct Prompt {
     /// The last entry of the conversation; `None` if it is empty.
     pub leaf: Option<Hash>,
-    pub settings: EntryLocation,
+    pub settings: SettingsSource,
+}
+
+/// Where the settings of a call are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum SettingsSource {
+    /// Beside the conversation.
+    Kept(EntryLocation),
+    /// Here, for a call without a conversation.
+    Here(Box<Settings>),
 }
 
 /// The settings of a call: everything but the conversation.
@@ -57,7 +69,7 @@ impl AgentCtx {
     /// `model` is a name registered on a worker's builder ([`crate::Builder::model`]). While no worker serves it, the call waits.
     pub fn llm(&self, model: &str) -> ModelCall {
         let settings = Settings { request: ModelRequest::new(model, Vec::new()), ..Settings::default() };
-        ModelCall { ctx: self.clone(), at: None, settings }
+        ModelCall { ctx: self.clone(), at: None, memo: None, settings }
     }
 }
 
@@ -66,6 +78,7 @@ impl AgentCtx {
 pub struct ModelCall {
     ctx: AgentCtx,
     at: Option<EntryId>,
+    memo: Option<Memo>,
     settings: Settings,
 }
 
@@ -135,15 +148,36 @@ impl ModelCall {
         self
     }
 
+    /// Uses the answer of an equal call of another run, recorded within this time: same model, settings and conversation. See
+    /// [`Memo`].
+    pub fn memo(mut self, memo: impl Into<Memo>) -> ModelCall {
+        self.memo = Some(memo.into());
+        self
+    }
+
     /// Starts the call. Several calls run in parallel.
     pub fn start(self) -> TaskCall<ModelReply> {
-        let ModelCall { ctx, at, settings } = self;
+        let ModelCall { ctx, at, memo, settings } = self;
         let kind = model_kind(&settings.request.model);
         let settings = payload_or_misuse(&ctx.cell, "llm", &settings);
+        let content = Hash::of(&settings);
         let role: Name = name_or_misuse(&ctx.cell, "llm", SETTINGS);
         let settings = ctx.cell.call("llm").engine.keep_aside(role, settings);
-        let prompt = Prompt { leaf: at.or(ctx.leaf()).map(|entry| entry.0), settings };
-        ctx.task::<ModelReply>(kind.as_str(), &prompt).pure().retry(RETRY)
+        let prompt = Prompt { leaf: at.or(ctx.leaf()).map(|entry| entry.0), settings: SettingsSource::Kept(settings) };
+        let call = ctx.task::<ModelReply>(kind.as_str(), &prompt).pure().retry(RETRY);
+        // The location of the settings differs between runs.
+        let hash = Hash::of_parts(&[b"model", &prompt.leaf.unwrap_or_default().0, &content.0]);
+        memo.into_iter().fold(call, |call, memo| call.memo_of(memo, derived_key(&kind, hash)))
+    }
+
+    /// Starts the call without the conversation. Its worker then reads no log, so calls of a long run stay as fast as its first.
+    #[cfg(feature = "flows")]
+    pub(crate) fn start_alone(self) -> TaskCall<ModelReply> {
+        let ModelCall { ctx, at: _, memo, settings } = self;
+        let kind = model_kind(&settings.request.model);
+        let prompt = Prompt { leaf: None, settings: SettingsSource::Here(Box::new(settings)) };
+        let call = ctx.task::<ModelReply>(kind.as_str(), &prompt).pure().retry(RETRY);
+        memo.into_iter().fold(call, |call, memo| call.memo(memo))
     }
 }
 

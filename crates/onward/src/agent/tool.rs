@@ -17,9 +17,6 @@ use crate::Result;
 use crate::TaskCtx;
 use crate::registry::{TaskFunction, TaskHandler};
 
-/// Default timeout of an attempt.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
-
 /// The longest name that every provider accepts.
 const NAME_BYTES_MAX: usize = 64;
 

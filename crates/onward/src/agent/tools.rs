@@ -19,8 +19,9 @@ use serde_json::value::RawValue;
 
 use super::AgentCtx;
 use super::agent_loop::{AgentOutcome, Stop};
-use super::tool::{AgentTask, Child, Output, TIMEOUT, Tool, ToolMistake, ToolTaskInput, Work, arguments_of};
+use super::tool::{AgentTask, Child, Output, Tool, ToolMistake, ToolTaskInput, Work, arguments_of};
 use crate::Result;
+use crate::ctx::TaskCall;
 use crate::registry::TaskHandler;
 
 /// Returns the task kind of a tool.
@@ -214,8 +215,9 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u
     match tool.work {
         Work::Task(_) => {
             let task = ctx.task::<Output>(tool_kind(scope, &call.name).as_str(), &input);
-            let task = task.class(tool.class.unwrap_or(EffectClass::AtLeastOnce)).retry(tool.retry.unwrap_or_default());
-            task.timeout(tool.timeout.unwrap_or(TIMEOUT)).await
+            let task = task.class(tool.class.unwrap_or(EffectClass::AtLeastOnce));
+            let task = tool.retry.into_iter().fold(task, TaskCall::retry);
+            tool.timeout.into_iter().fold(task, TaskCall::timeout).await
         }
         Work::Inline(inline) => within(ctx, tool.timeout, inline(ctx.clone(), Payload::json(&input)?)).await,
         Work::Child(child) => within(ctx, tool.timeout, call_child(ctx, &child, &input)).await,

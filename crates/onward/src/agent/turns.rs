@@ -50,6 +50,7 @@ impl AgentCtx {
         F: FnOnce(S) -> Fut,
         Fut: Future<Output = Result<Turn<S, O>>>,
     {
+        self.updates_finished().await;
         let state = self.begin_turn(&first).await?;
         drop(first);
         match turn(state.read()?).await? {
@@ -76,12 +77,13 @@ impl AgentCtx {
         Ok(state)
     }
 
-    /// Closes the segment with `state`. Never returns: the function starts again from its beginning, where
+    /// Closes the segment with `state`, once no handler of an update is in flight. Never returns: the function starts again from its beginning, where
     /// [`AgentCtx::checkpointed`] returns the state. Code that does not read it would repeat everything.
     ///
     /// # Errors
     /// Fails if the state is too large.
     pub async fn checkpoint<T>(&self, state: &(impl Serialize + ?Sized)) -> Result<T> {
+        self.updates_finished().await;
         self.end_segment(state, None, None).await
     }
 
@@ -91,6 +93,7 @@ impl AgentCtx {
     /// # Errors
     /// Fails if the state is too large.
     pub async fn end_turn<T>(&self, state: &impl Serialize, awaits: Option<&str>) -> Result<T> {
+        self.updates_finished().await;
         let prelude = self.cell.lock().engine.checkpoint().and_then(|checkpoint| checkpoint.prelude);
         self.end_segment(state, prelude, awaits).await
     }

@@ -1,5 +1,8 @@
 //! The builder: the store, the registered code and the worker's options.
 
+mod defaults;
+#[cfg(feature = "flows")]
+mod flow;
 mod schema;
 
 use std::any::Any;
@@ -8,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+pub use defaults::Defaults;
 use onward_core::{Name, Namespace, WorkerId};
 use onward_runtime::{Client, Options, Runtime, WorkerConnection, WorkerProfile};
 use onward_store::MemoryStore;
@@ -27,6 +31,7 @@ use crate::encryption::client::EncryptedClient;
 use crate::encryption::connection::EncryptedConnection;
 use crate::encryption::{Codec, EncryptionBoundary};
 use crate::host::code::WorkerShared;
+use crate::middleware::Middleware;
 use crate::names::NameOf;
 use crate::registry::{CodeCtx, Latest, Registry, TaskFunction, erase_code, erase_task, foreign_code};
 #[cfg(feature = "remote")]
@@ -260,6 +265,7 @@ impl Builder {
     fn add_model(mut self, model: onward_llm::Model) -> Builder {
         let (kind, provider) = (crate::agent::model_kind(&model.name), model.provider.clone());
         if let Some(kind) = self.registry.task(&kind, crate::agent::model_handler(model)) {
+            self.registry.models.insert(kind.clone());
             self.providers.insert(kind, provider);
         }
         self
@@ -354,6 +360,13 @@ impl Builder {
     /// codec.
     pub fn codec(mut self, codec: impl Codec + 'static) -> Builder {
         self.codec = Some(EncryptionBoundary::new(Arc::new(codec)));
+        self
+    }
+
+    /// Adds a middleware around all runs that this process executes, and around all attempts of steps, tasks, model calls and tools
+    /// here. The first one is the outermost (MW1). See [`crate::middleware`].
+    pub fn middleware(mut self, middleware: impl Middleware) -> Builder {
+        self.registry.middleware(middleware);
         self
     }
 
@@ -506,8 +519,10 @@ impl Builder {
                 )
             }
         };
+        let has_codec = self.codec.is_some();
         let (client, connection) = behind(self.codec, client, connection);
-        let worker = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
+        let shared = WorkerShared { checks_answers: has_codec, tracing, ..WorkerShared::default() };
+        let worker = start_worker(connection, shared, self.registry, self.worker, self.clock, self.on_demand)?;
         Ok(Onward::new(client, namespace, worker, local))
     }
 }
@@ -546,21 +561,20 @@ type Started = (Arc<Worker>, Vec<tokio::task::JoinHandle<()>>);
 
 fn start_worker(
     connection: Arc<dyn WorkerConnection>,
+    shared: WorkerShared,
     registry: Registry,
     options: WorkerOptions,
     clock: Arc<dyn Clock>,
-    tracing: Option<Tracing>,
     on_demand: bool,
 ) -> Result<Started, Error> {
     let shared = WorkerShared {
         deps: Arc::new(registry.deps.clone()),
+        middlewares: registry.middlewares.clone(),
         payload_bytes_max: connection.payload_bytes_max(),
         clock: Some(clock),
         runtime: Some(tokio::runtime::Handle::current()),
-        script: None,
         outlet: Some(connection.clone()),
-        tracing,
-        origin: None,
+        ..shared
     };
     Worker::start(connection, Arc::new(registry), shared, options, on_demand).map_err(Error::Threads)
 }

@@ -19,9 +19,11 @@ macro_rules! awaitable {
     };
 }
 
+mod defaults;
 mod drive;
 mod entries;
 pub(crate) mod fork;
+mod memos;
 mod send;
 mod stream;
 mod task;
@@ -40,6 +42,7 @@ use onward_core::api::{
 use onward_core::budget::Budget;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::Wait;
+use onward_core::time::millis;
 use onward_core::view::RunView;
 use onward_core::{
     Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunHead, RunId, RunKey,
@@ -58,6 +61,7 @@ use crate::{Error, Result};
 
 pub use drive::{Driven, RunInput};
 pub use entries::{Branch, Entries, EntryPages};
+pub use memos::MemoKeys;
 pub use send::{Append, Retry, SendSignal, Update};
 pub use stream::RunStream;
 pub use task::{StartTask, TaskHandle};
@@ -172,6 +176,7 @@ impl Onward {
             signal: None,
             trace: None,
             budget: None,
+            deadline: None,
             attributes: Vec::new(),
             output: PhantomData,
         }
@@ -226,13 +231,22 @@ impl Onward {
     /// Approves; short for [`Onward::decide_approval`].
     pub async fn approve(&self, approval: &str) -> Result<Appended, Error> {
         let decision_id = format!("{:016x}", random_u64());
-        self.decide_approval(approval, Decide { approved: true, feedback: None, decided_by: None, decision_id }).await
+        self.decide_approval(approval, Decide { approved: true, feedback: None, decided_by: None, answer: None, decision_id })
+            .await
+    }
+
+    /// Approves with a structured answer; short for [`Onward::decide_approval`].
+    pub async fn approve_with(&self, approval: &str, answer: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
+        let answer = Payload::json(answer).map_err(|why| Error::Convert { what: "the answer", why })?;
+        let (decided_by, decision_id) = (None, format!("{:016x}", random_u64()));
+        let decide = Decide { approved: true, feedback: None, decided_by, answer: Some(answer), decision_id };
+        self.decide_approval(approval, decide).await
     }
 
     /// Declines with feedback; short for [`Onward::decide_approval`].
     pub async fn disapprove(&self, approval: &str, feedback: &str) -> Result<Appended, Error> {
         let (feedback, decision_id) = (Some(feedback.to_owned()), format!("{:016x}", random_u64()));
-        self.decide_approval(approval, Decide { approved: false, feedback, decided_by: None, decision_id }).await
+        self.decide_approval(approval, Decide { approved: false, feedback, decided_by: None, answer: None, decision_id }).await
     }
 
     /// Resolves a promise by its id. A repeat with the same `resolution_id` returns the first result; another result is rejected.
@@ -347,6 +361,7 @@ pub struct Start<O> {
     signal: Option<Result<Signal, Error>>,
     trace: Option<String>,
     budget: Option<Budget>,
+    deadline: Option<Duration>,
     attributes: Vec<(String, AttributeValue)>,
     output: PhantomData<fn() -> O>,
 }
@@ -381,6 +396,12 @@ impl<O> Start<O> {
         Start { budget: Some(budget), ..self }
     }
 
+    /// Cancels the run if it has not ended after this time; its code may compensate. Time while it is paused does not count. Later
+    /// generations of the run share the limit, and its children end with it.
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Start { deadline: Some(deadline), ..self }
+    }
+
     /// Sends a signal with the start, in one write, also if the run exists already.
     pub fn signal<N: SignalName>(mut self, name: N, payload: &(impl Serialize + ?Sized)) -> Self {
         self.signal = Some(signal(&name, payload));
@@ -413,8 +434,8 @@ impl<O> Start<O> {
         let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
         let (seed, trace) = (random_u64(), self.trace);
         // Over a server, the API key limits the budget that may be granted.
-        let (run, budget) = (key.clone(), self.budget);
-        let start = StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget };
+        let (run, budget, deadline_ms) = (key.clone(), self.budget, self.deadline.map(millis));
+        let start = StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget, deadline_ms };
         let (_, outcome) = self.onward.call(inner.client.start_and_watch(start)).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }

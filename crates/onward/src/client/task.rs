@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use onward_core::api::{Appended, StartTaskRequest, TaskView};
-use onward_core::task::{RetryPolicy, TaskOptions};
+use onward_core::task::{EffectClass, RetryPolicy, TaskOptions};
 use onward_core::time::millis;
 use onward_core::{Name, Payload};
 use onward_runtime::new_run_id;
@@ -77,6 +77,13 @@ impl<O> StartTask<O> {
     /// Marks the task as one that costs money: its attempts are recorded in the ledger (see [`crate::TaskCtx::spend`]).
     pub fn costs(mut self) -> Self {
         self.options.costs = true;
+        self
+    }
+
+    /// Sets the effect class. After an attempt with an unknown outcome, a task that is `at_most_once` fails with
+    /// `outcome_unknown` instead of running again.
+    pub fn class(mut self, class: EffectClass) -> Self {
+        self.options.class = Some(class);
         self
     }
 

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use onward_core::engine::Engine;
-use onward_core::{Failure, Index, random};
+use onward_core::random::{self, RandomGenerator};
+use onward_core::{Failure, Index};
 use serde::Serialize;
 
 use super::call::PendingCall;
@@ -25,6 +26,12 @@ impl Ctx {
         let mut state = self.cell.call("random");
         let call_id = state.engine.next_call_id();
         random::derive(state.engine.seed(), &call_id, 0)
+    }
+
+    /// Returns a generator of random numbers, with ranges, floats, choices and shuffles; its numbers are the same on every replay.
+    /// Its seed is what [`Ctx::random`] would return here, so later calls of the context do not change its numbers.
+    pub fn random_generator(&self) -> RandomGenerator {
+        RandomGenerator::new(self.random())
     }
 
     /// Returns the version of `change` that this run keeps: `max` for a run that reaches this call now, the recorded version for

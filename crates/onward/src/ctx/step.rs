@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,18 @@ use onward_core::live::{RunningStep, StepsReport};
 use onward_core::task::{RetryPolicy, idempotency_key};
 use onward_core::trace::{TraceContext, step_span};
 use onward_core::{BoxError, CallId, Failure, Hash, Index, Name, Payload};
+use onward_store::sync::lock;
 use pin_project_lite::pin_project;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::memo::Memo;
 use super::{Ctx, Durable, name_or_misuse, payload_or_failure, payload_or_misuse, small};
 use crate::Result;
 use crate::host::cell::{RunCell, RunCellState, StepAttempt};
 use crate::host::code::panic_message;
 use crate::host::wake::{StepWaker, held_back, polling};
+use crate::middleware::{Around, AttemptCall, Middlewares};
 
 /// The largest input that is recorded with a step.
 const RECORDED_BYTES_MAX: usize = 64 * 1024;
@@ -87,10 +90,11 @@ impl Ctx {
     {
         let name = name_or_misuse(&self.cell, "step", name);
         let call_id = self.cell.call("step").engine.open_step(name.clone());
-        let call = Arc::new(StepCall { cell: self.cell.clone(), call_id, name, timeout: OnceLock::new() });
+        let call =
+            Arc::new(StepCall { cell: self.cell.clone(), call_id, name, timeout: OnceLock::new(), input: Mutex::default() });
         let future = run_step(call.clone(), f);
         let records = self.cell.lock().record_inputs;
-        Step { call, over: false, input: None, records, future }
+        Step { call, over: false, input: None, records, memo: None, future }
     }
 }
 
@@ -99,6 +103,14 @@ struct StepCall {
     call_id: CallId,
     name: Name,
     timeout: OnceLock<Duration>,
+    /// The input, if there are middlewares, which see it.
+    input: Mutex<Option<Payload>>,
+}
+
+impl StepCall {
+    fn middlewares(&self) -> &Middlewares {
+        &self.cell.shared.middlewares
+    }
 }
 
 /// The futures may be dropped before the call has ended: then the code no longer awaits it.
@@ -126,8 +138,13 @@ where
             Some(result) => result,
             None => {
                 let attempt = Attempt::new(&call, number);
+                let around = around(&call, &attempt);
                 let f = f.clone();
-                InStep { call: &call, make: Some(move || f(attempt)), future: None, sleep: None }.await
+                let make = move || async move {
+                    let value = f(attempt).await.map_err(|error| Failure::from_box(error.into()))?;
+                    payload_or_failure("the result", &value)
+                };
+                InStep { call: &call, make: Some((make, around)), future: None, sleep: None }.await
             }
         };
         let max = call.cell.shared.payload_bytes_max;
@@ -183,22 +200,36 @@ fn next(call: &StepCall) -> impl Future<Output = Result<u32, Result<Payload>>> +
     })
 }
 
+/// Returns the middlewares of an attempt with what they see of it, if there are any.
+fn around(call: &StepCall, attempt: &Attempt) -> Option<(Middlewares, AttemptCall)> {
+    let middlewares = call.middlewares();
+    if middlewares.is_empty() {
+        return None;
+    }
+    let run = call.cell.lock().engine.key().id.clone();
+    let (input, deps) = (lock(&call.input).clone(), call.cell.shared.deps.clone());
+    Some((middlewares.clone(), AttemptCall::of_step(&call.name, attempt, run, input, deps)))
+}
+
 /// Polls the closure's future with a real waker and inside the async runtime; workflow code has neither.
 struct InStep<'a, M, Fut> {
     call: &'a StepCall,
-    make: Option<M>,
-    future: Option<Pin<Box<Fut>>>,
+    make: Option<(M, Option<(Middlewares, AttemptCall)>)>,
+    future: Option<AttemptFuture<M, Fut>>,
     sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+enum AttemptFuture<M, Fut> {
+    Plain(Pin<Box<Fut>>),
+    Around(Around<M, Fut>),
 }
 
 impl<M, Fut> Unpin for InStep<'_, M, Fut> {}
 
-impl<M, Fut, T, E> Future for InStep<'_, M, Fut>
+impl<M, Fut> Future for InStep<'_, M, Fut>
 where
     M: FnOnce() -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-    T: Serialize,
-    E: Into<BoxError>,
+    Fut: Future<Output = Result<Payload>>,
 {
     type Output = Result<Payload>;
 
@@ -226,22 +257,26 @@ where
     }
 }
 
-impl<M, Fut, T, E> InStep<'_, M, Fut>
+impl<M, Fut> InStep<'_, M, Fut>
 where
     M: FnOnce() -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-    T: Serialize,
-    E: Into<BoxError>,
+    Fut: Future<Output = Result<Payload>>,
 {
     fn poll_closure(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
-        if let Some(make) = self.make.take() {
-            self.future = Some(Box::pin(make()));
+        if let Some((make, around)) = self.make.take() {
+            self.future = Some(match around {
+                None => AttemptFuture::Plain(Box::pin(make())),
+                Some((middlewares, call)) => AttemptFuture::Around(Around::new(middlewares, call, make)),
+            });
             self.sleep = self.call.timeout.get().map(|timeout| Box::pin(tokio::time::sleep(*timeout)));
         }
-        let Some(future) = &mut self.future else { return Poll::Pending };
-        if let Poll::Ready(result) = future.as_mut().poll(cx) {
-            let result = result.map_err(|error| Failure::from_box(error.into()));
-            return Poll::Ready(result.and_then(|value| payload_or_failure("the result", &value)));
+        let polled = match &mut self.future {
+            None => return Poll::Pending,
+            Some(AttemptFuture::Plain(future)) => future.as_mut().poll(cx),
+            Some(AttemptFuture::Around(around)) => Pin::new(around).poll(cx),
+        };
+        if polled.is_ready() {
+            return polled;
         }
         let timed_out = self.sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready());
         if timed_out { Poll::Ready(Err(Failure::timed_out("the step"))) } else { Poll::Pending }
@@ -256,6 +291,8 @@ pin_project! {
         over: bool,
         input: Option<Payload>,
         records: bool,
+        // Set with the first poll, when the input is known.
+        memo: Option<Memo>,
         #[pin]
         future: F,
     }
@@ -281,9 +318,19 @@ impl<F> Step<F> {
     pub fn input(mut self, input: &impl Serialize) -> Self {
         let payload = payload_or_misuse(&self.call.cell, "step input", input);
         self.call.cell.lock().engine.set_step_input(&self.call.call_id, Hash::of(&payload));
+        if !self.call.middlewares().is_empty() {
+            *lock(&self.call.input) = Some(payload.clone());
+        }
         self.input = Some(payload);
         let records = self.records;
         self.record_if(records)
+    }
+
+    /// Uses the result of an equal step of another run, recorded within this time; a hit is an event that names that run. A step
+    /// that equals one in progress waits for it. The memo needs a key, or [`Step::input`]. See [`Memo`].
+    pub fn memo(mut self, memo: impl Into<Memo>) -> Self {
+        self.memo = Some(memo.into());
+        self
     }
 
     /// Records the value of [`Step::input`] with the step's results, for people who read the run; replay does not use it. Values
@@ -294,10 +341,18 @@ impl<F> Step<F> {
         self.record_if(true)
     }
 
+    /// Sets the value that is recorded in place of that of [`Step::input`], if the input is recorded. Call it after `input`.
+    pub fn record_as(mut self, shown: &impl Serialize) -> Self {
+        self.input = Some(payload_or_misuse(&self.call.cell, "recorded step input", shown));
+        let records = self.records;
+        self.record_if(records)
+    }
+
     fn record_if(mut self, records: bool) -> Self {
         self.records = records;
         let max = RECORDED_BYTES_MAX.min(self.call.cell.shared.payload_bytes_max);
-        if let Some(input) = self.input.take_if(|input| records && input.data().len() <= max) {
+        let input = self.input.take_if(|_| records).map(|input| self.call.middlewares().recorded_input(&self.call.name, input));
+        if let Some(input) = input.filter(|input| input.data().len() <= max) {
             self.call.cell.lock().engine.record_step_input(&self.call.call_id, input);
         }
         self
@@ -311,6 +366,9 @@ impl<F: Future> Future for Step<F> {
         let this = self.project();
         if *this.over {
             return this.call.cell.polled_again(&format!("step {}", this.call.name), Some(&this.call.call_id));
+        }
+        if let Some(memo) = this.memo.take() {
+            memo.set(&this.call.cell, &this.call.call_id);
         }
         let polled = this.future.poll(cx);
         *this.over = polled.is_ready();

@@ -9,6 +9,7 @@ use onward_core::time::millis;
 use serde::Serialize;
 
 use super::call::{PendingCall, durable_call};
+use super::memo::Memo;
 use super::{Ctx, name_or_misuse, payload_or_misuse, small};
 use crate::names::TaskName;
 
@@ -36,13 +37,13 @@ macro_rules! task_options {
         impl<T> $builder<T> {
             /// Sets the priority; tasks with a higher one start first.
             pub fn priority(self, priority: i32) -> Self {
-                self.option(|options| options.priority = priority)
+                self.option(|options| options.priority = Some(priority))
             }
 
             /// Sets the retry policy: `.retry(5)` is five attempts in all, [`RetryPolicy::forever`] has no limit.
             pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
                 let policy = policy.into();
-                self.option(|options| options.retry = policy.clone())
+                self.option(|options| options.retry = Some(policy.clone()))
             }
 
             /// Sets the timeout of one attempt.
@@ -104,6 +105,20 @@ impl<T> TaskCall<T> {
     /// each. Tasks whose kind begins with `llm.` are marked automatically. See [`crate::TaskCtx::spend`].
     pub fn costs(self) -> Self {
         self.option(|options| options.costs = true)
+    }
+
+    /// Uses the result of an equal task of another run, recorded within this time; a hit is an event that names that run. A task
+    /// that equals one in progress waits for it. Not for a task that runs at most once. See [`Memo`].
+    pub fn memo(self, memo: impl Into<Memo>) -> Self {
+        memo.into().set(self.call.cell(), self.call.call_id());
+        self
+    }
+
+    /// Sets a memo whose derived key has this hash instead of that of the task's input.
+    #[cfg(feature = "agents")]
+    pub(crate) fn memo_of(self, memo: Memo, key: String) -> Self {
+        memo.derived(self.call.cell(), self.call.call_id(), || Some(key));
+        self
     }
 
     pub(crate) fn class(self, class: EffectClass) -> Self {

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use onward_core::api::{
-    AppendEntryRequest, Call, Emitted, LogPage, LogRequest, PayloadMut, Reply, StartReply, StartRequest, Target, WatchRequest,
+    AppendEntryRequest, Call, DecideRequest, Emitted, LogPage, LogRequest, PayloadMut, Reply, StartReply, StartRequest, Target,
+    WaitQuery, WatchRequest,
 };
 use onward_core::live::{LiveContent, LiveFrame, LiveRecord};
 use onward_core::stream::StreamContent;
 use onward_core::view::RunView;
 use onward_core::{ErrorCode, Failure, Index, Payload, RunKey};
-use onward_runtime::{Changes, Client, ClientFuture, Outcome, RuntimeError, Updates, known_entry, read_moment, read_page};
+use onward_runtime::{
+    CallRef, Changes, Client, ClientFuture, Outcome, RuntimeError, Updates, check_answer, known_entry, read_moment, read_page,
+};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -40,7 +43,27 @@ impl EncryptedClient {
                     None => self.pass(Call::AppendEntry(AppendEntryRequest { run, entry, is_looked_up: true })).await,
                 }
             }
+            Call::DecideApproval(request) => {
+                self.check_answer(&request).await?;
+                self.pass(Call::DecideApproval(request)).await
+            }
             call => self.pass(call).await,
+        }
+    }
+
+    /// Checks an answer that the server will not be able to read (AN3). A caller that may not list approvals sends it unchecked, and
+    /// the worker checks it.
+    async fn check_answer(&self, request: &DecideRequest) -> Result<(), RuntimeError> {
+        let DecideRequest { namespace, approval, decide } = request;
+        if decide.answer.is_none() {
+            return Ok(());
+        }
+        let call = CallRef::parse(namespace, approval)?;
+        let query = WaitQuery { namespace: namespace.clone(), run: Some(call.run.clone()), ..WaitQuery::default() };
+        let Ok(Reply::ListApprovals(open)) = self.pass(Call::ListApprovals(query)).await else { return Ok(()) };
+        match open.waits.iter().find(|wait| CallRef::from(*wait) == call) {
+            Some(wait) => check_answer(&call, wait.answer_schema.as_ref(), decide.approved, decide.answer.as_ref()).await,
+            None => Ok(()), // the server compares a repeated decision with the first one
         }
     }
 
@@ -176,7 +199,8 @@ fn frame_in(boundary: &EncryptionBoundary, key: &RunKey, content: &mut StreamCon
             boundary.failure(Direction::In, &mut failed.failure, &[PayloadContext::of(key, "report")])
         }
         StreamContent::ApprovalRequested(content) => {
-            boundary.maybe(Direction::In, &mut content.requested.show, &[PayloadContext::of(key, "show")])
+            boundary.maybe(Direction::In, &mut content.requested.show, &[PayloadContext::of(key, "show")])?;
+            boundary.maybe(Direction::In, &mut content.requested.answer_schema, &[PayloadContext::of(key, "answer schema")])
         }
         StreamContent::Paused(pause) => boundary.pause(Direction::In, std::slice::from_ref(key), pause),
         _ => Ok(()),

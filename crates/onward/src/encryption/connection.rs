@@ -96,7 +96,7 @@ impl EncryptedConnection {
 /// visible.
 fn unreadable_task(task: &Task, error: &CodecError) -> Failure {
     let failure = unreadable(error);
-    if task.options.retry.attempts_max != 0 {
+    if task.options.retry().attempts_max != 0 {
         return failure;
     }
     match UNREADABLE_RETRY.next_attempt(task.counted_attempt(), &failure, Timestamp(0)) {

@@ -3,7 +3,8 @@
 //! A payload that is sent from one run to another is encoded for the context in which it is read: a child's input for the child,
 //! a signal for its receiver, an outcome for the run and for the call of its parent.
 
-use onward_core::event::{CarriedSignal, Checkpoint, ChildCompleted, ChildFailed, ParentLink, UpdateReceived};
+use onward_core::event::{CarriedSignal, Checkpoint, ChildCompleted, ChildFailed, MemoRequested, ParentLink, UpdateReceived};
+use onward_core::memo::keyed;
 use onward_core::run::Commit;
 use onward_core::task::TaskReport;
 use onward_core::{CallId, Event, Failure, Hash, Payload, Record, RunKey};
@@ -86,7 +87,19 @@ impl EncryptionBoundary {
                 self.maybe(direction, &mut event.input, &context("step input"))?;
                 self.failure(direction, &mut event.failure, &context("step"))
             }
-            Event::ApprovalRequested(event) => self.maybe(direction, &mut event.show, &context("show")),
+            Event::MemoRequested(event) => self.memo_key(direction, event, runs),
+            Event::MemoStored(event) => {
+                self.payload(direction, &mut event.output, &[PayloadContext::of(&sibling(run, &event.cell), "memo")])
+            }
+            Event::MemoAnswered(event) => {
+                let contexts = [PayloadContext::of(&sibling(run, &event.cell), "memo")];
+                event.hit.iter_mut().try_for_each(|hit| self.payload(direction, &mut hit.output, &contexts))
+            }
+            Event::ApprovalRequested(event) => {
+                self.maybe(direction, &mut event.show, &context("show"))?;
+                self.maybe(direction, &mut event.answer_schema, &context("answer schema"))
+            }
+            Event::ApprovalDecided(event) => self.maybe(direction, &mut event.answer, &context("decision")),
             Event::StateSet(event) => self.payload(direction, &mut event.value, &context("state")),
             Event::RunContinued(event) => {
                 self.payload(direction, &mut event.input, &context("input"))?;
@@ -112,6 +125,28 @@ impl EncryptionBoundary {
                 if payloads == 0 { Ok(()) } else { Err(CodecError::new(format!("payload of {} without context", other.name()))) }
             }
         }
+    }
+
+    /// Replaces the hash in a derived key by a keyed one, because small inputs could be guessed from it. Equal calls of all runs
+    /// have the same keyed hash: the identity of the encrypted key, which does not depend on the run.
+    fn memo_key(&self, direction: Direction, event: &mut MemoRequested, runs: &[RunKey]) -> Passed {
+        let contexts = PayloadContext::of_all(runs, "memo key");
+        match (direction, event.sealed_key.take()) {
+            (Direction::Out, _) if event.is_derived => {
+                let plain = Payload::json(&event.key).map_err(|error| CodecError::new(error.to_string()))?;
+                let shared = self.codec.encode(&plain, &[PayloadContext::of_namespace(&runs[0], "memo key")])?;
+                if shared.sealed_with().is_some() {
+                    event.sealed_key = Some(self.codec.encode(&plain, &contexts)?);
+                    event.key = keyed(&event.key, Hash::of(&shared));
+                }
+            }
+            (Direction::In, Some(sealed)) => {
+                let plain = self.open(&sealed, &contexts)?;
+                event.key = plain.read().map_err(|error| CodecError::new(error.to_string()))?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn checkpoint(&self, direction: Direction, checkpoint: &mut Option<Box<Checkpoint>>, contexts: &[PayloadContext]) -> Passed {

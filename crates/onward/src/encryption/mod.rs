@@ -43,6 +43,12 @@ impl PayloadContext {
         PayloadContext(format!("{}:{namespace}{}:{id}{what}", namespace.len(), id.len()))
     }
 
+    /// Returns the context of what all runs of the run's namespace share.
+    fn of_namespace(run: &RunKey, what: &str) -> PayloadContext {
+        let namespace = run.namespace.as_str();
+        PayloadContext(format!("{}:{namespace}|{what}", namespace.len()))
+    }
+
     /// Returns the same context in each of several runs.
     fn of_all(runs: &[RunKey], what: &str) -> Vec<PayloadContext> {
         runs.iter().map(|run| PayloadContext::of(run, what)).collect()

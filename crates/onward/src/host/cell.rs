@@ -11,11 +11,16 @@ use std::task::{Context, Poll, Waker};
 
 use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{CallId, Failure, Name, Payload, RunKey};
+use onward_runtime::ValueSchema;
 use onward_store::sync::lock;
 
 use crate::agent::conversation_cache::{CompletedRead, ConversationRead};
+use crate::ctx::small;
 use crate::host::code::WorkerShared;
+use crate::host::handlers::{AwaitingHandler, Handlers};
 use crate::host::wake::{Arms, polling};
+use crate::middleware::ShellRun;
+use crate::registry::check_output;
 
 /// Shared dependencies by type.
 pub(crate) type Deps = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
@@ -32,6 +37,14 @@ pub(crate) fn dep<T: Any + Send + Sync>(deps: &Deps) -> Arc<T> {
 }
 
 pub(crate) type Answerer = Box<dyn FnMut(Payload) -> Result<Payload, Failure> + Send>;
+
+/// The handler of an update.
+pub(crate) enum UpdateHandler {
+    /// Answers at once.
+    AtOnce(Answerer),
+    /// Begins a future that answers.
+    Awaiting(AwaitingHandler),
+}
 
 /// The calls that only read.
 const READS: &[&str] = &["state", "now", "is_canceled", "spent", "budget_left"];
@@ -66,13 +79,18 @@ pub(crate) struct RunCellState {
     pub in_step: bool,
     /// Steps record their inputs.
     pub record_inputs: bool,
+    /// The schema that the output must fit.
+    pub output_check: Option<Arc<ValueSchema>>,
     /// Readers of the run exist: steps that start are reported.
     pub is_watched: bool,
     /// A query handler is running: calls that would change the run are refused.
     pub in_query: bool,
     pub queries: HashMap<Name, Answerer>,
-    pub updates: HashMap<Name, Answerer>,
+    pub updates: HashMap<Name, UpdateHandler>,
+    pub handlers: Handlers,
     pub compensations: Vec<crate::ctx::Compensation>,
+    /// The stage of the code, if it is that of a shell.
+    pub shell_run: ShellRun,
     /// The code of an agent has reached its turns.
     pub in_turns: bool,
     /// A read of the conversation that an agent's code needs before it can continue.
@@ -90,16 +108,26 @@ impl RunCell {
             driver: Waker::noop().clone(),
             in_step: false,
             record_inputs: false,
+            output_check: None,
             is_watched: false,
             in_query: false,
             queries: HashMap::new(),
             updates: HashMap::new(),
+            handlers: Handlers::default(),
             compensations: Vec::new(),
+            shell_run: ShellRun::default(),
             in_turns: false,
             wish: None,
             earlier: Vec::new(),
         };
         RunCell { state: Mutex::new(state), shared: shared.clone() }
+    }
+
+    /// Fails if the output of the code is too large or does not fit its schema.
+    pub fn checked_output(&self, output: Payload) -> Result<Payload, Failure> {
+        let output = small(self.shared.payload_bytes_max, "the output", output)?;
+        let schema = self.lock().output_check.clone();
+        check_output(schema.as_deref(), output)
     }
 
     /// Locks the state. User code never panics under this lock, so a poisoned lock still has consistent state.

@@ -12,15 +12,17 @@ use onward_core::engine::{Advance, CommitDraft, DivergencePoint, Engine, Fault};
 use onward_core::event::UpdateReceived;
 use onward_core::log::prelude_of;
 use onward_core::{Failure, Index, Name, Payload, Record, RunKey};
-use onward_runtime::WorkerConnection;
+use onward_runtime::{ValueSchema, WorkerConnection};
 use onward_store::Clock;
 
 use crate::agent::conversation_cache::ConversationRead;
-use crate::ctx::{Ctx, compensate, small};
-use crate::host::cell::{Answerer, Deps, RunCell, RunCellState, StepScript};
+use crate::ctx::{Ctx, compensate};
+use crate::host::cell::{Deps, RunCell, RunCellState, StepScript};
 use crate::host::foreign;
+use crate::host::handlers::{abandon_handlers, contained, handle_update, poll_handlers};
 use crate::host::stall::StallDetector;
 use crate::host::wake::{BorrowedWaker, Polling};
+use crate::middleware::{Middlewares, RunCall, ShellRun, shell_future};
 use crate::shell::{Played, Query, QueryAnswer, Shell, ShellCode};
 use crate::trace::{TraceOrigin, Tracing};
 
@@ -45,14 +47,19 @@ pub(crate) struct Handler {
     pub is_agent: bool,
     /// Steps of the function record their inputs.
     pub record_inputs: bool,
+    /// The schema that outputs must fit.
+    pub output_check: Option<Arc<ValueSchema>>,
 }
 
 /// Values that all runs of a worker share.
 #[derive(Clone)]
 pub(crate) struct WorkerShared {
     pub deps: Arc<Deps>,
+    pub middlewares: Middlewares,
     /// The largest payload that can be recorded.
     pub payload_bytes_max: usize,
+    /// Answers of approvals are checked here: they are encrypted, and the process that records them cannot read them (AN3).
+    pub checks_answers: bool,
     /// The clock that measures how long code blocks its thread; `None` disables the check.
     pub clock: Option<Arc<dyn Clock>>,
     pub runtime: Option<tokio::runtime::Handle>,
@@ -71,7 +78,9 @@ impl Default for WorkerShared {
         let payload_bytes_max = onward_store::PAYLOAD_BYTES_MAX;
         WorkerShared {
             deps: Arc::default(),
+            middlewares: Middlewares::default(),
             payload_bytes_max,
+            checks_answers: false,
             clock: None,
             runtime: None,
             script: None,
@@ -132,6 +141,7 @@ impl Code {
             cell.lock().engine.set_agent();
         }
         cell.lock().record_inputs = handler.record_inputs;
+        cell.lock().output_check = handler.output_check.clone();
         Code {
             cell,
             handler,
@@ -236,7 +246,12 @@ impl Code {
         }
         loop {
             if self.is_activated {
-                return Ok(Need::Shell); // also if it is handed back already: that has woken the driver
+                if self.is_out() {
+                    return Ok(Need::Shell);
+                }
+                self.is_activated = false; // the shell has played it at once
+                self.poll()?;
+                continue;
             }
             // Checked before the engine advances: commit boundaries must not depend on which entries were cached.
             if let Some(wish) = self.cell.lock().wish.take() {
@@ -297,7 +312,9 @@ impl Code {
     /// Calls the handler of an update, or keeps the update until there is one.
     fn answer_update(&mut self, update: UpdateReceived) {
         match &self.shell_code {
-            None => answer_update(&self.cell, update),
+            None => handle_update(&self.cell, update),
+            // Code that has ended answers no updates (N8).
+            Some(_) if !matches!(self.cell.lock().shell_run, ShellRun::Running) => self.cell.lock().engine.keep_update(update),
             Some(code) => match code.update(update) {
                 Some(update) => self.cell.lock().engine.keep_update(update),
                 None => self.is_activated = true,
@@ -347,52 +364,85 @@ impl Code {
 
     fn poll_future(&mut self, cell: &Arc<RunCell>) -> Poll<Result<Payload, Failure>> {
         if self.future.is_none() {
-            let function = match &self.handler.function {
-                UserFunction::Future(function) => function.clone(),
-                UserFunction::Shell(shell) => {
-                    let shell = shell.clone();
-                    return self.play(cell, shell);
-                }
-            };
             let Some(input) = self.input.take() else { return Poll::Pending };
-            match function(Ctx::new(self.cell.clone()), input) {
-                Ok(future) => self.future = Some(future),
-                Err(failure) => return Poll::Ready(Err(failure)),
-            }
+            self.future = Some(self.begin(input));
+        }
+        if self.play(cell).is_pending() {
+            return Poll::Pending;
         }
         let polling = Polling { cell, arm: None, limit: None };
         let waker = BorrowedWaker::new(&polling);
         let Some(future) = self.future.as_mut() else { return Poll::Pending };
-        future.as_mut().poll(&mut Context::from_waker(&waker))
+        loop {
+            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+            let is_over = polled.is_ready() || cell.lock().engine.is_ended();
+            if is_over || !poll_handlers(cell) {
+                self.start_shell(cell);
+                return polled;
+            }
+            cell.lock().poll_all += 1; // the code may wait for the end of handlers
+        }
     }
 
-    /// Continues foreign code: gives its shell the next activation, if there is one, or takes its result.
-    fn play(&mut self, cell: &Arc<RunCell>, shell: Arc<dyn Shell>) -> Poll<Result<Payload, Failure>> {
-        let Some(code) = &self.shell_code else {
-            let Some(input) = self.input.take() else { return Poll::Pending };
-            let code = ShellCode::new(cell, self.handler.is_agent, shell);
-            self.is_activated = true;
-            self.shell_code.insert(code).start(input);
-            return Poll::Pending;
+    /// Returns the future of the code: the function inside of the middlewares, then the compensations.
+    fn begin(&self, input: Payload) -> RunFuture {
+        let ctx = Ctx::new(self.cell.clone());
+        let function = match &self.handler.function {
+            UserFunction::Future(function) => function.clone(),
+            UserFunction::Shell(_) => shell_future(),
         };
-        let failure = match code.play() {
-            Played::Quiescent => return Poll::Pending,
-            Played::Out => {
-                self.is_activated = true;
-                return Poll::Pending;
+        let kind = self.stall_detector.kind.as_ref().map(Name::to_string).unwrap_or_default();
+        Box::pin(async move {
+            let shared = &ctx.cell.shared;
+            let result = shared.middlewares.run(RunCall { ctx: ctx.clone(), kind, input }, function).await;
+            abandon_handlers(&ctx.cell);
+            match result.and_then(|output| ctx.cell.checked_output(output)) {
+                Ok(output) => Ok(output),
+                Err(failure) => Err(compensate(&ctx, failure).await),
             }
-            Played::Gone => {
-                cell.lock().engine.set_fault(Fault::LeaseLost);
-                return Poll::Pending;
+        })
+    }
+
+    /// Starts foreign code, if its future has requested that.
+    fn start_shell(&mut self, cell: &Arc<RunCell>) {
+        let UserFunction::Shell(shell) = &self.handler.function else { return };
+        let input = {
+            let mut state = cell.lock();
+            match std::mem::take(&mut state.shell_run) {
+                ShellRun::Wanted(input) => {
+                    state.shell_run = ShellRun::Running;
+                    input
+                }
+                other => {
+                    state.shell_run = other;
+                    return;
+                }
             }
-            Played::Ended(end) => match end.and_then(|output| small(cell.shared.payload_bytes_max, "the output", output)) {
-                Ok(output) => return Poll::Ready(Ok(output)),
-                Err(failure) => failure,
-            },
         };
-        let ctx = Ctx::new(cell.clone());
-        self.future = Some(Box::pin(async move { Err(compensate(&ctx, failure).await) }));
-        self.poll_future(cell)
+        let code = ShellCode::new(cell, self.handler.is_agent, shell.clone());
+        self.is_activated = true;
+        self.shell_code.insert(code).start(input);
+    }
+
+    /// Continues foreign code: gives its shell the next activation, if there is one, or takes its result. Returns whether the future
+    /// of the code may be polled.
+    fn play(&mut self, cell: &Arc<RunCell>) -> Poll<()> {
+        let Some(code) = &self.shell_code else { return Poll::Ready(()) };
+        if !matches!(cell.lock().shell_run, ShellRun::Running) {
+            return Poll::Ready(());
+        }
+        match code.play() {
+            Played::Quiescent => return Poll::Ready(()),
+            Played::Out => self.is_activated = true,
+            Played::Gone => cell.lock().engine.set_fault(Fault::LeaseLost),
+            Played::Ended(end) => {
+                let mut state = cell.lock();
+                state.shell_run = ShellRun::Ended(end);
+                state.poll_all += 1; // a middleware may wait for it in a combinator
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
     }
 
     /// Prepares the commit that continues the run as new again, after the store refused it because of unread inputs. Returns
@@ -432,7 +482,7 @@ impl Code {
             state.in_query = true;
             answerer
         };
-        let answer = answer("query", &mut answerer, input);
+        let answer = contained("query", || answerer(input)).and_then(|answer| answer);
         let mut state = self.cell.lock();
         state.in_query = false;
         state.queries.entry(name).or_insert(answerer);
@@ -448,11 +498,12 @@ impl Code {
         let future = self.future.take();
         drop_user_code(future);
         // Handlers and compensations may hold the context, and through it the cell itself.
-        let (queries, updates, compensations) = {
+        let (queries, updates, handlers, compensations) = {
             let mut state = self.cell.lock();
-            (std::mem::take(&mut state.queries), std::mem::take(&mut state.updates), std::mem::take(&mut state.compensations))
+            let (queries, updates) = (std::mem::take(&mut state.queries), std::mem::take(&mut state.updates));
+            (queries, updates, std::mem::take(&mut state.handlers), std::mem::take(&mut state.compensations))
         };
-        drop_user_code((queries, updates, compensations));
+        drop_user_code((queries, updates, handlers, compensations));
     }
 }
 
@@ -460,25 +511,6 @@ impl Drop for Code {
     fn drop(&mut self) {
         self.drop_code();
     }
-}
-
-/// Calls a query or update handler. A panic becomes a failure, because the caller would wait forever otherwise.
-fn answer(what: &str, answerer: &mut Answerer, input: Payload) -> Result<Payload, Failure> {
-    catch_unwind(AssertUnwindSafe(|| answerer(input))).unwrap_or_else(|panic| {
-        Err(Failure::fatal(format!("the {what} panicked: {}", panic_message(&*panic))).with_code("panicked"))
-    })
-}
-
-pub(crate) fn answer_update(cell: &RunCell, update: UpdateReceived) {
-    let handler = cell.lock().updates.remove(&update.name);
-    let Some(mut handler) = handler else {
-        cell.lock().engine.keep_update(update);
-        return;
-    };
-    let result = answer("update", &mut handler, update.payload);
-    let mut state = cell.lock();
-    state.engine.answer_update(update.update_id, result);
-    state.updates.entry(update.name).or_insert(handler);
 }
 
 /// Drops a value with user code and contains a panic of its destructor.

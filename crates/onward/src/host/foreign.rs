@@ -74,6 +74,7 @@ const INSTEAD: &[(&str, &str)] = &[
 fn is_ours(frame: &StackFrame<'_>) -> bool {
     const OURS: &[&str] = &[
         "onward::host",
+        "onward::middleware",
         "foreign_await",
         "backtrace",
         "core::",
@@ -94,7 +95,8 @@ fn is_ours(frame: &StackFrame<'_>) -> bool {
         "onward::registry",
     ];
     let name = |part: &&str| frame.name.starts_with(*part) || (part.len() > 8 && frame.name.contains(*part));
-    OURS.iter().any(name) || frame.location.is_some_and(|location| location.contains("src/registry/mod.rs:"))
+    let is_in = |location: &str| ["src/registry/mod.rs:", "src/host/code.rs:"].iter().any(|file| location.contains(file));
+    OURS.iter().any(name) || frame.location.is_some_and(is_in)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod schemas;
 
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,14 @@ use serde::de::DeserializeOwned;
 
 use crate::Result;
 use crate::agent::AgentCtx;
-use crate::ctx::{Ctx, compensate, payload_or_failure, small};
+use crate::ctx::{Ctx, payload_or_failure};
 use crate::host::cell::Deps;
 use crate::host::code::{Handler, RunFuture, UserFunction};
+use crate::middleware::{Middleware, Middlewares};
 use crate::shell::Shell;
 use crate::task::TaskCtx;
 
-pub(crate) use schemas::{Latest, Schemas};
+pub(crate) use schemas::{Latest, Schemas, check_output};
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
 pub(crate) type TaskHandler = Arc<dyn Fn(TaskCtx, Payload) -> TaskFuture + Send + Sync>;
@@ -40,6 +41,9 @@ pub(crate) struct Registry {
     pub tasks: BTreeMap<Name, TaskHandler>,
     pub schemas: BTreeMap<Latest, Schemas>,
     pub deps: Deps,
+    pub middlewares: Middlewares,
+    /// The kinds of model calls.
+    pub models: BTreeSet<Name>,
     /// The first invalid registration, reported by `start`.
     pub mistake: Option<RegisterError>,
 }
@@ -57,6 +61,8 @@ pub enum RegisterError {
     NothingBefore { call: &'static str },
     #[error("workflow `{workflow}` has two versions at once: `{first}` and `{second}`")]
     TwoVersions { workflow: String, first: String, second: String },
+    #[error("a default is invalid: {why}")]
+    Defaults { why: String },
     #[error("the lease of {lease:?} is shorter than {min:?}")]
     LeaseTooShort { lease: Duration, min: Duration },
     #[cfg(feature = "agents")]
@@ -65,6 +71,15 @@ pub enum RegisterError {
     #[cfg(feature = "agents")]
     #[error(transparent)]
     Tool(#[from] crate::agent::ToolMistake),
+    #[cfg(feature = "flows")]
+    #[error("the flow `{flow}` cannot run: {problems}")]
+    Flow { flow: String, problems: String },
+    #[cfg(feature = "flows")]
+    #[error(transparent)]
+    FlowHost(#[from] crate::flow::HostError),
+    #[cfg(feature = "flows")]
+    #[error(transparent)]
+    FlowDocuments(#[from] crate::flow::DocumentsError),
 }
 
 impl RegisterError {
@@ -77,6 +92,7 @@ impl RegisterError {
         match self {
             RegisterError::Name(_) => "use 1 to 255 bytes of UTF-8 without control characters",
             RegisterError::Twice { .. } => "register each name once, and earlier versions of a workflow with `.previous(..)`",
+            RegisterError::Defaults { .. } => "leave the option out for no limit",
             RegisterError::NoWorkflow { .. } => "call it directly after `.workflow(..)` or `.agent(..)`",
             RegisterError::NothingBefore { .. } => "call it directly after the workflow, earlier version or task",
             RegisterError::TwoVersions { .. } => {
@@ -86,6 +102,12 @@ impl RegisterError {
             RegisterError::NoModel { .. } => "set a model with `.model(..)`, by a name that is registered on a worker's builder",
             #[cfg(feature = "agents")]
             RegisterError::Tool(mistake) => mistake.hint(),
+            #[cfg(feature = "flows")]
+            RegisterError::Flow { .. } => "run `onward flow validate` on the document, which shows where its problems are",
+            #[cfg(feature = "flows")]
+            RegisterError::FlowHost(_) => "list the hosts that flows may reach one by one, for example `api.example.com`",
+            #[cfg(feature = "flows")]
+            RegisterError::FlowDocuments(_) => "name a folder that exists and that this process may read",
             RegisterError::LeaseTooShort { .. } => "set a longer lease; the default of 30 seconds leaves time for heartbeats",
         }
     }
@@ -151,10 +173,15 @@ impl Registry {
         self.deps.insert(TypeId::of::<T>(), Arc::new(dep));
     }
 
-    pub fn handler(&self, kind: &Name, version: Option<&Name>) -> Option<Handler> {
-        let kind = self.workflows.get(kind)?;
+    pub fn middleware(&mut self, middleware: impl Middleware) {
+        self.middlewares = self.middlewares.with(middleware);
+    }
+
+    pub fn handler(&self, name: &Name, version: Option<&Name>) -> Option<Handler> {
+        let kind = self.workflows.get(name)?;
         let handler = kind.versions.get(&version.cloned())?.clone();
-        Some(Handler { record_inputs: kind.record_inputs, ..handler })
+        let output_check = self.output_check(&kind.described(name, version));
+        Some(Handler { record_inputs: kind.record_inputs, output_check, ..handler })
     }
 
     /// Returns the kinds with their versions, as claims list them.
@@ -195,23 +222,17 @@ where
         let input = payload.read().map_err(|error| {
             Failure::fatal(format!("the input does not fit the workflow: {error}")).with_code("invalid_input")
         })?;
-        let future = f(C::of(ctx.clone()), input);
-        let future: RunFuture = Box::pin(async move {
-            let result = future.await.and_then(|output| payload_or_failure("the output", &output));
-            let result = result.and_then(|output| small(ctx.cell.shared.payload_bytes_max, "the output", output));
-            match result {
-                Ok(output) => Ok(output),
-                Err(failure) => Err(compensate(&ctx, failure).await),
-            }
-        });
+        let future = f(C::of(ctx), input);
+        let future: RunFuture =
+            Box::pin(async move { future.await.and_then(|output| payload_or_failure("the output", &output)) });
         Ok(future)
     };
-    Handler { function: UserFunction::Future(Arc::new(call)), is_agent: C::IS_AGENT, record_inputs: false }
+    Handler { function: UserFunction::Future(Arc::new(call)), is_agent: C::IS_AGENT, record_inputs: false, output_check: None }
 }
 
 /// Returns the handler of a function in another language.
 pub(crate) fn foreign_code(shell: Arc<dyn Shell>, is_agent: bool) -> Handler {
-    Handler { function: UserFunction::Shell(shell), is_agent, record_inputs: false }
+    Handler { function: UserFunction::Shell(shell), is_agent, record_inputs: false, output_check: None }
 }
 
 /// The context that workflow code takes: [`Ctx`], or [`AgentCtx`] for an agent.

@@ -43,12 +43,16 @@ struct ShellState {
     due: VecDeque<u32>,
     poll_all_seen: u64,
     is_out: bool,
+    /// The shell has not returned from [`Shell::activate`] yet. A hand-back then needs no wake: the driver looks for it.
+    is_in_shell: bool,
     is_closed: bool,
     /// The result of the code, once it has ended.
     end: Option<Result<Payload>>,
     updates: BTreeSet<Name>,
     /// The id of the update that is out and has no answer yet.
     update: Option<String>,
+    /// The ids of updates whose handlers answer them later.
+    accepted: BTreeSet<String>,
 }
 
 /// The reason why the code can make no call: it is closed, no activation is out, or the run cannot continue.
@@ -175,7 +179,26 @@ impl ShellCode {
     pub fn answer_update(&self, update: &str, result: Result<Payload>) -> Result<(), Stopped> {
         self.active()?.update.take_if(|out| out == update);
         let result = result.and_then(|answer| crate::ctx::small(self.cell().shared.payload_bytes_max, "the answer", answer));
-        self.with(|ctx| ctx.cell.lock().engine.answer_update(update.to_owned(), result))
+        let is_accepted = self.lock().accepted.remove(update);
+        self.with(|ctx| {
+            let mut state = ctx.cell.lock();
+            if is_accepted {
+                state.engine.finish_update(update, result);
+                state.poll_all += 1; // the code may wait for the end of handlers
+            } else {
+                state.engine.answer_update(update.to_owned(), result);
+            }
+        })
+    }
+
+    /// Notes that the handler of an update answers it later, in another activation.
+    pub fn accept_update(&self, update: &str) -> Result<(), Stopped> {
+        {
+            let mut state = self.active()?;
+            state.update.take_if(|out| out == update);
+            state.accepted.insert(update.to_owned());
+        }
+        self.with(|ctx| ctx.cell.lock().engine.begin_update(update.to_owned()))
     }
 
     /// Stops the run with a message about its code.
@@ -199,8 +222,14 @@ impl ShellCode {
             self.cell().lock().engine.answer_update(update, Err(failure));
         }
         drop_user_code(calls);
-        self.lock().is_out = false;
-        self.wake();
+        let is_in_shell = {
+            let mut state = self.lock();
+            state.is_out = false;
+            state.is_in_shell
+        };
+        if !is_in_shell {
+            self.wake();
+        }
     }
 
     /// Reports that the shell is gone: nothing will be handed back. The driver releases the run.
@@ -274,8 +303,12 @@ impl ShellCode {
     }
 
     fn activate(self: &Arc<ShellCode>, activation: Activation) {
-        self.lock().is_out = true;
+        {
+            let mut state = self.lock();
+            (state.is_out, state.is_in_shell) = (true, true);
+        }
         self.shell.activate(self, activation);
+        self.lock().is_in_shell = false;
     }
 
     /// Polls the calls that may be answered, and gives the code the first answer (OT1).

@@ -31,7 +31,7 @@ use crate::Result;
 
 /// Plays the code of one kind in another language. Its functions are called on threads of the worker and must not block.
 pub trait Shell: Send + Sync + 'static {
-    /// Plays an activation, later and elsewhere; [`ShellCode::hand_back`] ends it.
+    /// Plays an activation, at once or later and elsewhere; [`ShellCode::hand_back`] ends it.
     fn activate(&self, code: &Arc<ShellCode>, activation: Activation);
 
     /// Answers a query from the memory of the code, between two activations.

@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex};
 use onward_core::spend::Spend;
 use onward_core::task::{Task, TaskId};
 use onward_core::trace::TraceContext;
-use onward_core::{Failure, Payload};
+use onward_core::{Failure, Payload, RunId};
 use onward_store::sync::lock;
 use serde::Serialize;
 
 use crate::agent::conversation_cache::ConversationCache;
 use crate::host::cell::{Deps, dep, find_dep};
+use crate::host::code::WorkerShared;
+use crate::middleware::Middlewares;
 pub(crate) use outbox::Outbox;
 
 /// The context of one attempt of a task. Cheap to clone.
@@ -31,6 +33,8 @@ struct AttemptState {
     idempotency_key: String,
     trace: Option<TraceContext>,
     deps: Arc<Deps>,
+    middlewares: Middlewares,
+    is_muted: AtomicBool,
     canceled: AtomicBool,
     progress: Mutex<Option<Payload>>,
     spend: Mutex<Vec<Spend>>,
@@ -39,7 +43,12 @@ struct AttemptState {
 }
 
 impl TaskCtx {
-    pub(crate) fn new(task: &Task, library: Arc<ConversationCache>, trace: Option<TraceContext>, deps: Arc<Deps>) -> TaskCtx {
+    pub(crate) fn new(
+        task: &Task,
+        library: Arc<ConversationCache>,
+        trace: Option<TraceContext>,
+        shared: &WorkerShared,
+    ) -> TaskCtx {
         let inner = AttemptState {
             task: task.id.clone(),
             library,
@@ -47,7 +56,9 @@ impl TaskCtx {
             last_failure: task.last_failure.clone(),
             idempotency_key: task.idempotency_key(),
             trace,
-            deps,
+            deps: shared.deps.clone(),
+            middlewares: shared.middlewares.clone(),
+            is_muted: AtomicBool::new(false),
             canceled: AtomicBool::new(false),
             progress: Mutex::default(),
             spend: Mutex::default(),
@@ -58,7 +69,6 @@ impl TaskCtx {
     }
 
     /// Returns the id of the task: the call of the run that scheduled it.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn task(&self) -> &TaskId {
         &self.inner.task
     }
@@ -75,10 +85,29 @@ impl TaskCtx {
         self.inner.last_failure.as_ref()
     }
 
+    pub(crate) fn deps(&self) -> &Arc<Deps> {
+        &self.inner.deps
+    }
+
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
+    pub(crate) fn middlewares(&self) -> &Middlewares {
+        &self.inner.middlewares
+    }
+
+    /// Drops the frames that the attempt sends from now on.
+    pub(crate) fn mute(&self) {
+        self.inner.is_muted.store(true, Ordering::Relaxed);
+    }
+
     /// Returns a dependency, if there is one of this type.
     #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn find_dep<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         find_dep(&self.inner.deps)
+    }
+
+    /// Returns the id of the run that scheduled the task.
+    pub fn run_id(&self) -> &RunId {
+        &self.inner.task.run.id
     }
 
     /// Returns the number of this attempt: 1, 2, …
@@ -135,6 +164,9 @@ impl TaskCtx {
     /// A frame is an object with a `type`. Consecutive pieces of text (`text`, `reasoning`, `refusal`, `tool_call_arguments`) may
     /// be merged. The names `task`, `attempt`, `generation`, `seq` and `at` are reserved.
     pub fn stream(&self, frame: &(impl Serialize + ?Sized)) {
+        if self.inner.is_muted.load(Ordering::Relaxed) {
+            return;
+        }
         match serde_json::to_value(frame) {
             Ok(frame) => self.inner.outbox.put(frame),
             Err(error) => tracing::debug!("a frame of a stream is not JSON: {error}"),

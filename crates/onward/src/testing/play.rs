@@ -235,10 +235,11 @@ impl<'a> Play<'a> {
         let call_id = call_id.clone();
         match wait.kind {
             WaitKind::Approval => {
-                let Some(Decided { approved, feedback, .. }) = self.decision(&wait.name).cloned() else { return };
+                let Some(Decided { approved, feedback, answer, .. }) = self.decision(&wait.name).cloned() else { return };
                 *self.decided.entry(wait.name).or_default() += 1;
                 self.input(
-                    ApprovalDecided { call_id, approved, feedback, decided_by: None, decision_id: "script".to_owned() }.into(),
+                    ApprovalDecided { call_id, approved, feedback, decided_by: None, answer, decision_id: "script".to_owned() }
+                        .into(),
                 );
             }
             WaitKind::Promise => {

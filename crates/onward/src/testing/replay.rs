@@ -12,6 +12,7 @@ use crate::agent::AgentCtx;
 use crate::ctx::Ctx;
 use crate::host::code::{Handler, WorkerShared};
 use crate::host::replay::{Earlier, Logs, replay_log};
+use crate::middleware::Middleware;
 use crate::registry::{Registry, erase_code, foreign_code};
 use crate::shell::Shell;
 
@@ -68,6 +69,12 @@ impl<'a> Replay<'a> {
         self
     }
 
+    /// Adds a middleware, as on the real builder. Only its deterministic part runs.
+    pub fn middleware(mut self, middleware: impl Middleware) -> Self {
+        self.registry.middleware(middleware);
+        self
+    }
+
     /// Replays the log with `workflow`.
     ///
     /// # Errors
@@ -106,7 +113,8 @@ impl<'a> Replay<'a> {
     }
 
     fn hold(self, handler: &Handler) -> Result<(), Box<RunPaused>> {
-        let shared = WorkerShared { deps: Arc::new(self.registry.deps), ..WorkerShared::default() };
+        let Registry { deps, middlewares, .. } = self.registry;
+        let shared = WorkerShared { deps: Arc::new(deps), middlewares, ..WorkerShared::default() };
         let mut earlier = Earlier::default();
         for (generation, log) in self.earlier.iter().enumerate().rev() {
             earlier.push(u32::try_from(generation).unwrap_or(u32::MAX), log.records());

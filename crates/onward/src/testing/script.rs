@@ -17,6 +17,7 @@ use super::world::{World, default_key};
 use crate::Result;
 use crate::ctx::Ctx;
 use crate::host::code::{Handler, WorkerShared};
+use crate::middleware::Middleware;
 use crate::registry::{Registry, erase_code, foreign_code};
 use crate::shell::{Shell, unparks};
 
@@ -52,6 +53,7 @@ pub(super) struct Decided {
     pub after: Duration,
     pub approved: bool,
     pub feedback: Option<String>,
+    pub answer: Option<Payload>,
 }
 
 fn json(value: &(impl Serialize + ?Sized)) -> Payload {
@@ -114,6 +116,12 @@ impl Script {
         self
     }
 
+    /// Adds a middleware, as on the real builder. Scripted results do not pass it (MW2).
+    pub fn middleware(mut self, middleware: impl Middleware) -> Script {
+        self.registry.middleware(middleware);
+        self
+    }
+
     /// Sets the result of a step, which then does not run. Several calls set the results of several attempts of steps with this
     /// name; the last one repeats. An attempt that a crash interrupted gets the same result again.
     pub fn step(mut self, step: &str, value: &(impl Serialize + ?Sized)) -> Script {
@@ -164,7 +172,18 @@ impl Script {
 
     /// Approves this long after the request, unless the approval is closed by then.
     pub fn approve_after(self, after: Duration, approval: &str) -> Script {
-        self.decide(approval, Decided { after, approved: true, feedback: None })
+        self.decide(approval, Decided { after, approved: true, feedback: None, answer: None })
+    }
+
+    /// Approves approvals of this name with a structured answer, as soon as they are requested. An answer that does not fit fails the
+    /// approval.
+    pub fn approve_with(self, approval: &str, answer: &(impl Serialize + ?Sized)) -> Script {
+        self.approve_with_after(Duration::ZERO, approval, answer)
+    }
+
+    /// Approves with a structured answer this long after the request, unless the approval is closed by then.
+    pub fn approve_with_after(self, after: Duration, approval: &str, answer: &(impl Serialize + ?Sized)) -> Script {
+        self.decide(approval, Decided { after, approved: true, feedback: None, answer: Some(json(answer)) })
     }
 
     pub fn reject(self, approval: &str, feedback: &str) -> Script {
@@ -172,7 +191,7 @@ impl Script {
     }
 
     pub fn reject_after(self, after: Duration, approval: &str, feedback: &str) -> Script {
-        self.decide(approval, Decided { after, approved: false, feedback: Some(feedback.to_owned()) })
+        self.decide(approval, Decided { after, approved: false, feedback: Some(feedback.to_owned()), answer: None })
     }
 
     fn decide(mut self, approval: &str, decided: Decided) -> Script {
@@ -215,7 +234,7 @@ impl Script {
 
     /// Requests cancellation this long after the start.
     pub fn cancel(mut self, after: Duration, reason: &str) -> Script {
-        self.timeline.push((after, CancelRequested { reason: reason.to_owned() }.into()));
+        self.timeline.push((after, CancelRequested::new(reason.to_owned()).into()));
         self
     }
 
@@ -323,7 +342,9 @@ impl Script {
         let runtime = Some(self.background.get_or_init(Background::start).handle());
         let shared = WorkerShared {
             deps: Arc::new(self.registry.deps.clone()),
+            middlewares: self.registry.middlewares.clone(),
             script: Some(steps.clone()),
+            checks_answers: true,
             runtime,
             ..WorkerShared::default()
         };

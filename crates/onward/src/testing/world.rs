@@ -16,6 +16,7 @@ use onward_core::projection::Projection;
 use onward_core::reopen;
 use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, NewRun, OutboxMessage, Refusal, Wait};
 use onward_core::task::Task;
+use onward_core::time::millis;
 use onward_core::{CallId, CommitId, Epoch, Event, Log, Name, Namespace, Payload, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
 
@@ -25,6 +26,7 @@ use crate::agent::conversation_cache::ConversationRead;
 use crate::ctx::Ctx;
 use crate::host::code::{Code, Handler, Need, WorkerShared};
 use crate::host::replay::{Logs, replay_log};
+use crate::middleware::Middleware;
 use crate::registry::{erase_code, foreign_code};
 use crate::shell::Shell;
 
@@ -126,6 +128,23 @@ impl World {
         let mut deps = (*self.shared.deps).clone();
         deps.insert(std::any::TypeId::of::<T>(), Arc::new(dep));
         self.shared.deps = Arc::new(deps);
+        self
+    }
+
+    /// Adds a middleware, as on the real builder, from the next cold activation on.
+    pub fn middleware(mut self, middleware: impl Middleware) -> World {
+        self.shared.middlewares = self.shared.middlewares.with(middleware);
+        self
+    }
+
+    /// Sets a deadline, before the run begins.
+    pub fn deadline(mut self, limit: Duration) -> World {
+        let [first] = self.log.records() else { panic!("the run has begun already") };
+        let started = RunStarted { deadline_ms: Some(millis(limit)), ..first.started().expect("the first record").clone() };
+        let (head, record) = RunHead::start(self.head.key.clone(), started, self.now);
+        head.start_effects(&record).into_iter().for_each(|effect| self.carry_out(effect));
+        self.head = RunHead { epoch: self.head.epoch, ..head };
+        self.log = Log::load(vec![record]).expect("a log begins with its start");
         self
     }
 
@@ -409,9 +428,11 @@ impl World {
     fn continue_as_new(&mut self, successor: onward_core::run::NewRun) {
         let epoch = Epoch(self.head.epoch.0 + 1);
         let (head, record) = RunHead::start(successor.key, successor.started, self.now);
+        let effects = head.start_effects(&record);
         self.head = RunHead { epoch, ..head };
         let past = std::mem::take(&mut self.log);
         self.log.push(record).expect("a log begins with its start");
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
         self.code = None;
         self.refusals = 0;
         // Children of the old log no longer have a call to answer.
@@ -501,7 +522,8 @@ impl World {
     pub fn fire_timer(&mut self, call_id: &CallId) {
         if let Some(due) = self.timers.remove(call_id) {
             self.now = self.now.max(due);
-            self.input(onward_core::event::TimerFired { call_id: call_id.clone() }).expect("an open run takes its timers");
+            let input = self.head.timer_input(call_id.clone());
+            self.input(input.event).expect("an open run takes its timers");
         }
     }
 

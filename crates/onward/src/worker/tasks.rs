@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use super::{Worker, log_lines};
 use crate::Result;
 use crate::host::code::panic_message;
+use crate::registry::{Latest, check_output};
 use crate::task::{Outbox, TaskCtx};
 use crate::trace::AttemptTrace;
 
@@ -49,7 +50,7 @@ pub(super) async fn work(worker: Arc<Worker>) {
 
 async fn attempt(worker: &Worker, task: Task) {
     let attempt_trace = AttemptTrace::begin(worker.shared.tracing.as_ref(), &*worker.connection, &task).await;
-    let ctx = TaskCtx::new(&task, worker.library.clone(), attempt_trace.context(), worker.shared.deps.clone());
+    let ctx = TaskCtx::new(&task, worker.library.clone(), attempt_trace.context(), &worker.shared);
     let (id, claim, attempt, kind) = (task.id.clone(), task.claim, task.attempt, task.kind.clone());
     let about = task.attempt_spend(Vec::new());
     let spend = || AttemptSpend { lines: ctx.spent(), ..about.clone() };
@@ -80,7 +81,8 @@ async fn attempt(worker: &Worker, task: Task) {
     };
     sender.flush(); // before the outcome of the attempt is reported
     let failed = result.as_ref().err().map(|failure| failure.code.clone());
-    let mut report = match result {
+    let schema = worker.registry.output_check(&Latest::Task(kind.clone()));
+    let mut report = match result.and_then(|output| check_output(schema.as_deref(), output)) {
         Ok(output) => TaskReport::Completed(output),
         Err(failure) => TaskReport::Failed(failure),
     };
@@ -171,7 +173,15 @@ async fn run(worker: &Worker, task: Task, ctx: TaskCtx) -> Result<Payload> {
         let message = format!("`{}` is internal: only runs may schedule it", task.kind);
         return Err(Failure::fatal(message).with_code(ErrorCode::KindInternal)); // IK1
     }
-    let attempt = tokio::spawn(async move { AssertUnwindSafe(handler(ctx, task.input)).0.await });
+    let is_model = worker.registry.models.contains(&task.kind);
+    let middlewares = worker.shared.middlewares.clone();
+    let attempt = tokio::spawn(async move {
+        let function = {
+            let ctx = ctx.clone();
+            move |input| handler(ctx, input)
+        };
+        AssertUnwindSafe(middlewares.task(&task, is_model, &ctx, function)).0.await
+    });
     let _stop = AbortOnDrop(attempt.abort_handle());
     match attempt.await {
         Ok(result) => result,

@@ -506,7 +506,7 @@ fn decide(call_id: CallId, kind: WaitKind, answer: Result<String, Failure>) -> E
         WaitKind::Approval => {
             let (approved, decided_by, decision_id) = (answer.is_ok(), None, "d".to_owned());
             let feedback = Some(answer.unwrap_or_else(|failure| failure.message));
-            ApprovalDecided { call_id, approved, feedback, decided_by, decision_id }.into()
+            ApprovalDecided { call_id, approved, feedback, decided_by, answer: None, decision_id }.into()
         }
         WaitKind::Promise => {
             let result = answer.map(|text| Payload::json(&text).expect("text"));

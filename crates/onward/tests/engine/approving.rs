@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use onward::agent::{Agent, AgentCtx, AgentOutcome, McpServerSettings, McpTransport, Tool, ToolCall, Tools};
 use onward::prelude::*;
-use onward::{Decide, Failure, RunHandle};
+use onward::{Decide, Failure, RunHandle, Status};
 use onward_core::view::AwaitedKind;
 use onward_core::{Event, Index, Namespace, RunId, RunKey};
 use onward_llm_scripted::{ScriptedModel, ScriptedReply};
@@ -17,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::in_memory;
 use crate::models::with_model;
-use crate::site::{Site, awaited, count, paused};
+use crate::site::{Site, awaited, count, paused, until_status};
 
 #[derive(Deserialize, JsonSchema)]
 struct Payment {
@@ -35,7 +36,7 @@ fn pay(description: &str, paid: &Arc<AtomicU32>) -> Tool {
 }
 
 async fn approve(onward: &Onward, id: &str, decision_id: &str) {
-    let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: decision_id.into() };
+    let decide = Decide { approved: true, feedback: None, decided_by: None, answer: None, decision_id: decision_id.into() };
     onward.decide_approval(id, decide).await.unwrap();
 }
 
@@ -264,4 +265,51 @@ async fn a_tool_that_its_server_redefines_after_the_approval_is_not_called() {
         assert_eq!(server.calls.load(Ordering::SeqCst), usize::from(!is_changed));
         onward.shutdown().await;
     }
+}
+
+/// The worker dies while an approval is open, and the next worker has another schema of the tool. The run is `running` until the
+/// lease of the dead worker ends; then a new approval is requested, and the first decision pauses the run with a report.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_that_another_schema_makes_void_is_requested_again_after_the_death_of_the_worker() {
+    #[derive(Deserialize, JsonSchema)]
+    struct PaymentIn {
+        cents: u64,
+        currency: Option<String>,
+    }
+    let (site, paid) = (Site::server(), Arc::new(AtomicU32::new(0)));
+    site.lease.set(Duration::from_secs(30)).unwrap();
+    let model = ScriptedModel::start().await.unwrap();
+    let client = site.builder().await.start().await.unwrap();
+    model.next(ScriptedReply::call("pay", r#"{"cents":1}"#));
+    let agent = Agent::new("payer").model("m").tool(pay("Pays", &paid));
+    let builder = with_model(site.builder().await, &model).register(agent);
+    let process = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let before = process.spawn(async { builder.start().await.unwrap() }).await.unwrap();
+    let run: RunHandle<AgentOutcome> = client.start("payer", "pay").id("r").await.unwrap();
+    let question = awaited(&run, AwaitedKind::Approval).await;
+    std::mem::forget(before); // it says nothing, like a process that is killed
+    process.shutdown_background();
+    approve(&client, &question, "first").await;
+    until_status(&run, Status::Running).await;
+    site.pass(&client, Duration::from_secs(31)).await;
+
+    model.next(ScriptedReply::call("pay", r#"{"cents":1}"#));
+    model.next(ScriptedReply::text("done"));
+    let counter = paid.clone();
+    let pay_in = move |PaymentIn { cents, currency }| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, Failure>(format!("{cents} {} are paid", currency.unwrap_or_default())) }
+    };
+    let agent = Agent::new("payer").model("m").tool(Tool::new("pay", "Pays", pay_in).keyed().needs_approval());
+    let after = with_model(site.builder().await, &model).register(agent).start().await.unwrap();
+    let again = awaited(&run, AwaitedKind::Approval).await;
+    assert_ne!(again, question);
+    approve(&client, &again, "second").await;
+    let why = paused(&run).await.message;
+    assert!(why.contains("the code abandoned approval `tool.pay`") && why.contains("onward run resume r"), "{why}");
+    assert_eq!(paid.load(Ordering::SeqCst), 0);
+    run.resume().await.unwrap();
+    assert_eq!(run.result().await.unwrap().text, "done");
+    assert_eq!(paid.load(Ordering::SeqCst), 1);
+    after.shutdown().await;
 }

@@ -191,7 +191,7 @@ async fn a_prompt_contains_the_result_of_every_tool_call() {
     onward.shutdown().await;
     let onward = process().await;
     let run = onward.run::<AgentOutcome>("a").unwrap();
-    let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "d".into() };
+    let decide = Decide { approved: true, feedback: None, decided_by: None, answer: None, decision_id: "d".into() };
     onward.decide_approval(&approval, decide).await.unwrap();
     let outcome = run.result().await.unwrap();
     assert_eq!((outcome.stop, outcome.text.as_str()), (Stop::Done, "Both are done."));

@@ -18,7 +18,7 @@ async fn ask_twice(ctx: Ctx, _: ()) -> Result<(Option<String>, Option<String>)> 
 }
 
 fn decide(who: &str, decision_id: &str) -> Decide {
-    Decide { approved: true, feedback: None, decided_by: Some(who.to_owned()), decision_id: decision_id.to_owned() }
+    Decide { approved: true, feedback: None, decided_by: Some(who.to_owned()), answer: None, decision_id: decision_id.to_owned() }
 }
 
 async fn ce10(site: Site) {

@@ -65,7 +65,7 @@ async fn a_run_goes_on_only_while_it_is_driven() {
     let approval = view.awaiting[0].id.clone();
     let again = waiting(onward.drive("o", RunInput::signal("payment", &42).id("p")).await.unwrap());
     assert_eq!(again.counts.signals_received, 1);
-    let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "d".to_owned() };
+    let decide = Decide { approved: true, feedback: None, decided_by: None, answer: None, decision_id: "d".to_owned() };
     let Driven::Ended(Ok(output)) = onward.drive("o", RunInput::decision(&approval, decide)).await.unwrap() else { panic!() };
     assert_eq!((output.read::<u64>().unwrap(), world.charged.load(Ordering::SeqCst)), (42, 1));
     let Driven::Ended(Ok(_)) = onward.drive("o", RunInput::nothing()).await.unwrap() else { panic!() };

@@ -61,7 +61,8 @@ async fn lives(builder: Builder) {
         }
         tokio::task::yield_now().await;
     };
-    let decide = Decide { approved: true, feedback: None, decided_by: Some("ada".to_owned()), decision_id: "d1".to_owned() };
+    let decide =
+        Decide { approved: true, feedback: None, decided_by: Some("ada".to_owned()), answer: None, decision_id: "d1".to_owned() };
     onward.decide_approval(&approval, decide).await.unwrap();
     let receipt = run.result().await.unwrap();
     assert_eq!(receipt, Receipt { label: "label for order-42".to_owned(), paid: 107 });

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agents;
+mod answers;
 mod approving;
 mod attached;
 mod branching;
@@ -13,6 +14,7 @@ mod closing;
 mod conversation;
 mod counterexamples;
 mod crashes;
+mod defaults;
 mod delegating;
 mod drive;
 mod forking;
@@ -25,6 +27,8 @@ mod limits;
 mod live;
 mod logging;
 mod loops;
+mod memos;
+mod middleware;
 mod models;
 mod namespaces;
 mod outside;

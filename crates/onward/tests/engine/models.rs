@@ -192,7 +192,8 @@ async fn a_dangerous_call_waits_for_a_person_who_is_shown_its_exact_arguments() 
         let shown = String::from_utf8(show.unwrap().data().to_vec()).unwrap();
         assert_eq!(shown, r#"{"tool":"pay","arguments":{ "cents" : 9000 }}"#);
         assert_eq!(paid.load(Ordering::SeqCst), times - u32::from(approved));
-        let decide = Decide { approved, feedback: Some("as told".into()), decided_by: None, decision_id: "d".into() };
+        let decide =
+            Decide { approved, feedback: Some("as told".into()), decided_by: None, answer: None, decision_id: "d".into() };
         onward.decide_approval(&wait.id, decide).await.unwrap();
         assert_eq!(run.result().await.unwrap().stop, Stop::Done);
         assert_eq!(paid.load(Ordering::SeqCst), times);

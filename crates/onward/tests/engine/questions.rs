@@ -24,7 +24,7 @@ async fn ship(ctx: Ctx, deciders: Vec<String>) -> Result<Decision> {
 
 fn decide(approved: bool, id: &str) -> Decide {
     let feedback = (!approved).then(|| "too late in the day".to_owned());
-    Decide { approved, feedback, decided_by: None, decision_id: id.to_owned() }
+    Decide { approved, feedback, decided_by: None, answer: None, decision_id: id.to_owned() }
 }
 
 everywhere! {

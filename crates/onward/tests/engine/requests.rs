@@ -130,7 +130,7 @@ everywhere! {
         let onward = site.builder().await.workflow("asks", asks).start().await.unwrap();
         let run = onward.start::<bool, _>("asks", &()).await.unwrap();
         let approval = awaited(&run, AwaitedKind::Approval).await;
-        let decide = |approved, id: &str| Decide { approved, feedback: None, decided_by: None, decision_id: id.to_owned() };
+        let decide = |approved, id: &str| Decide { approved, feedback: None, decided_by: None, answer: None, decision_id: id.to_owned() };
         onward.decide_approval(&approval, decide(true, "first")).await.unwrap();
         assert!(run.result().await.unwrap());
         let before = run.log().await.unwrap();

@@ -39,19 +39,7 @@ fn worker(store: &Arc<dyn Store>, clock: &Arc<ManualClock>, id: &str) -> (Runtim
 }
 
 async fn start(runtime: &Runtime, id: &str) {
-    let (input, attributes) = (Payload::null(), Vec::new());
-    let start = StartRequest {
-        run: key(id),
-        kind: name("agent"),
-        version: None,
-        input,
-        seed: 1,
-        signal: None,
-        attributes,
-        trace: None,
-        budget: None,
-    };
-    runtime.start_run(start).await.unwrap();
+    runtime.start_run(StartRequest::new(key(id), name("agent"), Payload::null(), 1)).await.unwrap();
 }
 
 fn message(id: &str) -> DriveInput {

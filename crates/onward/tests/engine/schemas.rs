@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::site::{count, everywhere};
+
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Order {
     id: String,
@@ -50,4 +52,61 @@ async fn a_schema_that_is_not_taken_or_belongs_to_nothing_is_reported_at_the_sta
     assert_eq!(remote.map(drop).unwrap_err().code(), "schema_invalid");
     let nothing = Onward::in_memory().input_schema(json!({})).start().await;
     assert_eq!(nothing.map(drop).unwrap_err().code(), "register_invalid");
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Payment {
+    cents: u32,
+}
+
+async fn echo(_: TaskCtx, value: serde_json::Value) -> Result<serde_json::Value> {
+    Ok(value)
+}
+
+everywhere! {
+    /// KI5
+    async fn a_signal_or_update_of_a_caller_that_does_not_fit_is_not_recorded(site) {
+        let code = async |ctx: Ctx, _: ()| -> Result<u32> {
+            ctx.update("add", |by: u32| Ok(by + 1));
+            let payment: Payment = ctx.signal("payment").recv().await?;
+            Ok(payment.cents)
+        };
+        let builder = site.builder().await.workflow("paid", code).signal::<Payment>("payment").update::<u32>("add");
+        let onward = builder.start().await.unwrap();
+        let run = onward.start::<u32, _>("paid", &()).id("r").await.unwrap();
+        if !site.is_sealed {
+            // The store sees an encrypted payload.
+            let refused = run.signal("payment", &json!({"cents": -1})).await.unwrap_err();
+            assert_eq!(refused.code(), "signal_invalid", "{refused}");
+            assert!(refused.to_string().contains("/cents"), "{refused}");
+            let refused = run.update::<u32>("add", &json!("two")).await.unwrap_err();
+            assert_eq!(refused.code(), "update_invalid", "{refused}");
+            let first = onward.start::<u32, _>("paid", &()).id("s").signal("payment", &json!(7)).await.map(drop).unwrap_err();
+            assert_eq!(first.code(), "signal_invalid");
+            assert!(onward.run::<u32>("s").unwrap().view().await.is_err(), "nothing started");
+        }
+        run.signal("other", &json!("any")).await.unwrap();
+        assert_eq!(run.update::<u32>("add", &2).await.unwrap(), 3);
+        run.signal("payment", &Payment { cents: 7 }).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 7);
+        assert_eq!((count(&run, "signal_received").await, count(&run, "update_received").await), (2, 1));
+    }
+
+    async fn an_output_that_does_not_fit_fails_the_run_or_task(site) {
+        let builder = site.builder().await.workflow("echo", async |_: Ctx, value: serde_json::Value| Ok(value));
+        let builder = builder.output_schema(json!({"type": "integer", "maximum": 9}));
+        let builder = builder.task("echo-task", echo).output_schema(json!({"type": "integer"}));
+        let onward = builder.start().await.unwrap();
+        let of = async |value: serde_json::Value| {
+            onward.start::<serde_json::Value, _>("echo", &value).await.unwrap().result().await
+        };
+        assert_eq!(of(json!(9)).await.unwrap(), 9);
+        for wrong in [json!(10), json!("text")] {
+            let error = of(wrong).await.unwrap_err();
+            assert_eq!(error.failure().unwrap().code, "output_invalid", "{error}");
+        }
+        let task = onward.task::<serde_json::Value, _>("echo-task", &json!("text")).await.unwrap();
+        let error = task.result().await.unwrap_err();
+        assert_eq!(error.failure().unwrap().code, "output_invalid", "{error}");
+    }
 }

@@ -49,6 +49,25 @@ everywhere! {
         assert_eq!(count(&run, "timer_fired").await, 2);
     }
 
+    /// RD1
+    async fn a_run_that_passes_its_deadline_is_canceled_and_compensates(site) {
+        async fn trip(ctx: Ctx, (): ()) -> Result<()> {
+            ctx.on_failure("undo", async || Ok::<_, Failure>(()));
+            ctx.signal("paid").recv::<()>().await
+        }
+        let onward = site.builder().await.workflow("trip", trip).start().await.unwrap();
+        let run = onward.start::<(), _>("trip", &()).id("r").deadline(hours(2)).await.unwrap();
+        until_status(&run, Status::Waiting).await;
+        site.pass(&onward, mins(119)).await;
+        assert_eq!(count(&run, "cancel_requested").await, 0, "not a minute early");
+        site.pass(&onward, mins(1)).await;
+        let failure = run.result().await.unwrap_err();
+        assert!(failure.to_string().contains("its deadline has passed"), "{failure}");
+        let head = run.view().await.unwrap().head;
+        assert_eq!((head.status, head.deadline_at), (Status::Canceled, None));
+        assert_eq!(count(&run, "step_completed").await, 1, "it compensated");
+    }
+
     async fn a_timer_that_became_due_during_downtime_fires_at_the_next_start(site) {
         let onward = site.builder().await.workflow("nap", nap).start().await.unwrap();
         let run = onward.start::<u64, _>("nap", &()).id("r").await.unwrap();

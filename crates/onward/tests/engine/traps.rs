@@ -93,7 +93,7 @@ everywhere! {
         let onward = site.builder().await.workflow("w", code).start().await.unwrap();
         let run = onward.start::<(u32, bool), _>("w", &()).id("r").await.unwrap();
         let question = awaited(&run, AwaitedKind::Approval).await;
-        let decide = |approved| Decide { approved, feedback: None, decided_by: None, decision_id: "click".to_owned() };
+        let decide = |approved| Decide { approved, feedback: None, decided_by: None, answer: None, decision_id: "click".to_owned() };
         let hint = "another id";
 
         assert_eq!(run.update::<u32>("grow", &1).id("u").await.unwrap(), 2);

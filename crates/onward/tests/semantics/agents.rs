@@ -110,7 +110,7 @@ fn a_question_that_the_code_comes_back_to_is_not_asked_twice() {
     let requested: Vec<CallId> = world.log().events().filter_map(call_id).collect();
     assert_eq!((requested.len(), world.open_waits()), (1, 1), "{:?}", world.event_names());
     let (call_id, feedback, decided_by, decision_id) = (requested[0].clone(), None, None, "d".to_owned());
-    world.input(ApprovalDecided { call_id, approved: true, feedback, decided_by, decision_id }).unwrap();
+    world.input(ApprovalDecided { call_id, approved: true, feedback, decided_by, answer: None, decision_id }).unwrap();
     world.run_until_idle().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "true"));
 }

@@ -12,7 +12,7 @@ use onward_core::{Event, Status};
 use crate::{count, crash_and_pump};
 
 fn cancel(world: &mut World, reason: &str) {
-    world.input(CancelRequested { reason: reason.to_owned() }).unwrap();
+    world.input(CancelRequested::new(reason.to_owned())).unwrap();
 }
 
 #[test]
@@ -33,6 +33,23 @@ fn a_request_interrupts_every_open_wait_at_once() {
     crash_and_pump(&mut world);
     assert_eq!(world.output(), r#"["canceled","canceled","canceled","canceled"]"#);
     assert_eq!((count(&world, "wait_canceled"), count(&world, "task_canceled")), (3, 1), "and withdraws open calls");
+}
+
+/// RD1, RD3
+#[test]
+fn a_deadline_is_shared_by_generations_and_interrupts_every_wait() {
+    async fn rounds(ctx: Ctx, round: u32) -> Result<u32> {
+        ctx.sleep(mins(40)).await?;
+        ctx.continue_as_new(&(round + 1)).await
+    }
+    let mut world = World::new(rounds, &0).deadline(hours(1));
+    world.run_until_idle().unwrap();
+    while let Some((call_id, due)) = world.next_timer() {
+        world.advance_time(due.since(world.now()));
+        world.fire_timer(&call_id);
+        world.run_until_idle().unwrap();
+    }
+    assert_eq!((world.status(), count(&world, "cancel_requested"), count(&world, "timer_fired")), (Status::Canceled, 1, 0));
 }
 
 /// An interrupted compensation would be skipped: the run is ending already.

@@ -384,7 +384,8 @@ impl Outside {
             Owed::Task | Owed::RiskyTask => TaskCompleted { call_id, output, attempts: 1, ran: None }.into(),
             Owed::Child => ChildCompleted { call_id, output, child: None, spent: None }.into(),
             Owed::Decision => {
-                ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id: "d".to_owned() }.into()
+                ApprovalDecided { call_id, approved, feedback: None, decided_by: None, answer: None, decision_id: "d".to_owned() }
+                    .into()
             }
         };
         world.input(event).unwrap();
@@ -410,7 +411,7 @@ impl Outside {
             }
             5 => self.update(world),
             6 if world.generation() == self.may_cancel_in => {
-                world.input(CancelRequested { reason: "enough".to_owned() }).unwrap();
+                world.input(CancelRequested::new("enough".to_owned())).unwrap();
             }
             _ => {
                 if let Some((call_id, _)) = world.next_timer() {

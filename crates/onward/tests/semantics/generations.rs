@@ -85,7 +85,7 @@ fn a_cancel_that_the_code_had_no_chance_to_see_reaches_the_next_generation() {
         ctx.sleep(days(1)).await?;
         Ok(generation)
     }
-    let cancel = || CancelRequested { reason: "enough".to_owned() };
+    let cancel = || CancelRequested::new("enough".to_owned());
     let mut world = World::new(twice, &1);
     world.run_until_idle().unwrap();
     world.signal("s", &1);
@@ -134,7 +134,7 @@ fn a_cancel_that_the_code_has_seen_does_not_follow_it() {
     }
     let mut world = World::new(stubborn, &0);
     world.run_until_idle().unwrap();
-    world.input(CancelRequested { reason: String::new() }).unwrap();
+    world.input(CancelRequested::new(String::new())).unwrap();
     crash_and_pump(&mut world);
     assert_eq!(world.status(), Status::Waiting);
     world.signal("s", &7);

@@ -17,11 +17,14 @@ mod golden;
 mod kept;
 mod kit;
 mod mailbox;
+mod memos;
+mod middleware;
 mod misuse;
 mod recorded;
 mod reopened;
 mod shells;
 mod together;
+mod updates;
 
 use onward::testing::World;
 use onward_core::event::{TaskCompleted, TimerFired};

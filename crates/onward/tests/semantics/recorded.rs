@@ -86,6 +86,32 @@ fn time_and_chance_are_the_same_on_every_replay() {
     assert_eq!(chances[0].0.len(), 36);
 }
 
+/// A generator has the numbers of its call id, and records nothing: neither its own numbers nor those of other generators move when
+/// the code draws more of one.
+#[test]
+fn a_generator_draws_the_same_numbers_on_every_replay() {
+    async fn drawing(ctx: Ctx, first_draws: u32) -> Result<(Vec<u32>, f64, u64, u64)> {
+        let mut first = ctx.random_generator();
+        let drawn = (0..first_draws).map(|_| first.integer(1..=6)).collect();
+        ctx.sleep(secs(1)).await?;
+        let mut second = ctx.random_generator();
+        Ok((drawn, second.float(), first.bits(), ctx.random()))
+    }
+    let drawn = |first_draws: u32| {
+        let mut world = World::new(drawing, &first_draws);
+        crash_and_pump(&mut world);
+        fire_next(&mut world);
+        crash_and_pump(&mut world);
+        assert!(!world.event_names().iter().any(|name| name.contains("random")), "{:?}", world.event_names());
+        serde_json::from_str::<(Vec<u32>, f64, u64, u64)>(&world.output()).unwrap()
+    };
+    let (three, again, four) = (drawn(3), drawn(3), drawn(4));
+    assert_eq!(three, again);
+    assert_eq!(four.0[..3], three.0);
+    assert_eq!((four.1, four.3), (three.1, three.3), "what other calls draw does not depend on it");
+    assert_ne!(four.2, three.2);
+}
+
 /// A workflow with a step that fails `failures` times; counts the runs of its closure.
 async fn flaky(ctx: Ctx, ran: Arc<AtomicU32>, failures: u32, failure: Failure) -> Result<u32> {
     let outcome = ctx

@@ -303,7 +303,7 @@ fn a_fork_of_a_retried_run_and_a_retry_of_a_fork_replay() {
 
 fn decide(world: &mut World, call_id: &str, approved: bool) {
     let (call_id, decision_id) = (CallId::parse(call_id).unwrap(), "d".to_owned());
-    world.input(ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id }).unwrap();
+    world.input(ApprovalDecided { call_id, approved, feedback: None, decided_by: None, answer: None, decision_id }).unwrap();
 }
 
 /// Pays after an approval, and reports it.

@@ -81,7 +81,7 @@ fn answers_come_one_at_a_time_in_the_order_of_the_log() {
     world.run_until_idle().unwrap();
     assert_eq!(*seen.lock().unwrap(), ["2 Ok(1)", "0 Ok(2)"]);
     // One event interrupts all waits: each is an activation of its own, in the order of the calls.
-    world.input(CancelRequested { reason: String::new() }).unwrap();
+    world.input(CancelRequested::new(String::new())).unwrap();
     world.run_until_idle().unwrap();
     let seen: Vec<_> = seen.lock().unwrap().split_off(2);
     assert_eq!(seen, ["1 Err(\"canceled\")", "3 Err(\"canceled\")", "4 Err(\"canceled\")"]);
@@ -109,7 +109,7 @@ fn a_call_that_the_code_drops_gets_no_answer_that_is_on_its_way() {
         }
     });
     world.run_until_idle().unwrap();
-    world.input(CancelRequested { reason: String::new() }).unwrap();
+    world.input(CancelRequested::new(String::new())).unwrap();
     world.run_until_idle().unwrap();
     assert_eq!(*answered.lock().unwrap(), [0]);
     assert_eq!(world.output(), "null");
@@ -201,4 +201,38 @@ fn a_diverged_run_closes_its_code_with_the_same_report_as_in_rust() {
     assert!(message.contains("`first`") && message.contains("`second`"), "{message}");
     drop(world);
     thread.join().unwrap();
+}
+
+/// Plays in the call of the driver: it receives three signals, one after the other.
+struct AtOnce;
+
+impl Shell for AtOnce {
+    fn activate(&self, code: &Arc<ShellCode>, activation: Activation) {
+        match activation {
+            Activation::Start(_) => {
+                assert!(recv(code, "a").is_ok());
+                code.hand_back(None);
+            }
+            Activation::Answer { call: 0, .. } => {
+                assert!(matches!(recv(code, "b"), Ok(Opened::Answered(1, Ok(_)))), "it is there already");
+                assert!(matches!(recv(code, "c"), Ok(Opened::Waits(2))));
+                code.hand_back(None);
+            }
+            Activation::Answer { result, .. } => code.hand_back(Some(result)),
+            Activation::Update(_) => panic!("there is no update"),
+        }
+    }
+    fn query(&self, _: &Arc<ShellCode>, _: Query) {}
+    fn close(&self, _: &Arc<ShellCode>) {}
+}
+
+#[test]
+fn a_shell_may_hand_back_before_it_returns() {
+    let mut world = World::foreign(Arc::new(AtOnce), false, &Value::Null);
+    world.run_until_idle().unwrap();
+    ["b", "a"].into_iter().for_each(|name| world.signal(name, &name));
+    world.run_until_idle().unwrap();
+    world.signal("c", &"c");
+    world.run_until_idle().unwrap();
+    assert_eq!(world.output(), r#""c""#);
 }

@@ -17,7 +17,7 @@ from ._ctx import (
     Spawned,
     State,
 )
-from ._definitions import RetryPolicy, Task, Workflow, task, workflow
+from ._definitions import Memo, RetryPolicy, Task, Workflow, task, workflow
 from ._errors import (
     AnswerFailed,
     ContextMisused,
@@ -34,6 +34,7 @@ from ._errors import (
 )
 from ._loop import Call
 from ._native import version as _version
+from ._random import RandomGenerator
 from ._tasks import Attempt, TaskCtx, current_attempt
 
 __version__ = _version()
@@ -51,9 +52,11 @@ __all__ = [
     "DirectoryInUse",
     "Failure",
     "InvalidArguments",
+    "Memo",
     "Onward",
     "OnwardError",
     "PromiseCall",
+    "RandomGenerator",
     "ReceivedSignal",
     "RetryPolicy",
     "RunExists",

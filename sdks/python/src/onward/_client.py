@@ -4,29 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
-from ._ctx import attribute, convert_of, input_of, name_of, task_arguments
-from ._definitions import Task, Workflow, invalid
-from ._errors import Failure, OnwardError, error_of
+from ._ctx import TaskOptions, attribute, convert_of, input_of, name_of, task_arguments
+from ._definitions import Task, Workflow
+from ._errors import ContextMisused, Failure, OnwardError, error_of, invalid
 from ._host import Host, OnwardClosed
 from ._json import Convert, Raw, arguments, milliseconds, raw
 from ._native import Bridge, NativeError
 from .agents import collect
+from .middleware import Middleware, checked
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 I = TypeVar("I")
 O = TypeVar("O")
+
+
+class StartOptions(TypedDict, total=False):
+    """Options of a start."""
+
+    id: str | None
+    version: str | None
+    #: Those by which runs are listed.
+    attributes: dict[str, Any] | None
+    budget: dict[str, Any] | None
+    #: Cancels the run after this time; time while it is paused does not count.
+    deadline: timedelta | float | None
+    #: The W3C trace context of the caller.
+    trace: str | None
+    #: Sent with the start: `{"name", "value", "id"}`.
+    signal: dict[str, Any] | None
+
+
+class StandaloneTaskOptions(TaskOptions, total=False):
+    """Options of a task without a workflow."""
+
+    id: str | None
 
 
 def unwrap(payload: Any) -> Any:
@@ -183,8 +205,8 @@ class RunHandle(Generic[O]):
         """Yields what happens in the run, from the start or after a place, until it ends."""
         return self._onward.items("watch", run=self.id, after=after)
 
-    def stream(self, *, offset: int | None = None) -> AsyncIterator[Any]:
-        """Yields what tasks of the run stream while it is open."""
+    def stream(self, *, offset: str | None = None) -> AsyncIterator[Any]:
+        """Yields what tasks of the run stream while it is open, after the `offset` of an earlier frame."""
         return self._onward.items("stream", run=self.id, offset=offset)
 
     def attach(self, *, start: int = 0) -> AsyncIterator[dict[str, Any]]:
@@ -228,6 +250,7 @@ class Onward:
         *,
         workflows: Sequence[Workflow[Any, Any]] = (),
         tasks: Sequence[Task[Any, Any]] = (),
+        middleware: Sequence[Middleware] = (),
         max_threads: int = 32,
         shutdown_timeout: timedelta | float = 10.0,
         **settings: Any,
@@ -240,24 +263,33 @@ class Onward:
                 raise invalid(f"{task!r:.60} is not a task", "decorate the function with `@task()`")
         self._workflows = list(workflows)
         self._tasks = list(tasks)
+        self._middlewares = checked(middleware)
+        if not isinstance(max_threads, int) or max_threads < 1:
+            raise invalid(f"`max_threads` is a number from 1, not {max_threads!r:.40}")
         self._max_threads = max_threads
-        self._shutdown_timeout_ms = milliseconds(shutdown_timeout)
+        shutdown_timeout_ms = milliseconds(shutdown_timeout)
+        if shutdown_timeout_ms is None:
+            raise invalid("`shutdown_timeout` is a duration, not `None`", "use 0, or a long time")
+        self._shutdown_timeout_ms = shutdown_timeout_ms
         self._tools = collect(settings, self._workflows)
         self._settings: dict[str, Any] = {
             "store": store,
             "kinds": kinds(self._workflows),
             "tasks": [task.settings() for task in self._tasks],
             "shutdown_timeout_ms": self._shutdown_timeout_ms,
+            "middleware": bool(self._middlewares),
             **{name: value for name, value in settings.items() if value is not None},
         }
+        self._is_opened = False
         self._host: Host | None = None
-        self._process = os.getpid()
+        #: The process that opened it.
+        self._process = 0
 
     @classmethod
     def embedded(cls, directory: str | Path, **options: Any) -> Onward:
         """Keeps runs in a directory, without a server.
 
-        Options: `workflows`, `tasks`, `agents`, `models`, `max_threads`, `shutdown_timeout`, and the settings of the engine
+        Options: `workflows`, `tasks`, `agents`, `models`, `middleware` (the first is the outermost), `max_threads`, `shutdown_timeout`, and the settings of the engine
         (`threads`, `tasks_max`, `runs_max`, `cached_runs_max`, `lease_ms`, `retention_ms`, `check_replay`, ..).
         """
         if "://" in str(directory):
@@ -287,31 +319,37 @@ class Onward:
 
     async def open(self) -> Self:
         """Opens the store or connects, and begins to work."""
-        if self._host is not None:
-            raise OnwardError("this `Onward` is open already", code="context_misused", status=400)
-        loop = asyncio.get_running_loop()
-        opening = loop.run_in_executor(None, start, json.dumps(self._settings))
+        if self._is_opened:
+            hint = "make another one with the same arguments; each is opened once"
+            raise ContextMisused("this `Onward` was opened before", hint=hint)
+        settings = raw(self._settings, "the object of options")
+        self._is_opened = True
+        opening = asyncio.get_running_loop().run_in_executor(None, start, settings)
         try:
             bridge = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            opening.add_done_callback(lambda future: future.exception())
+            opening.add_done_callback(lambda future: future.cancelled() or future.exception())
             raise
-        self._host = Host(bridge, self._workflows, self._tasks, self._tools, self._max_threads)
+        except OnwardError:
+            self._is_opened = False
+            raise
+        self._process = os.getpid()
+        self._host = Host(bridge, self._workflows, self._tasks, self._tools, self._max_threads, self._middlewares)
         return self
 
     async def close(self, *, timeout: timedelta | float | None = None) -> None:
         """Lets steps and tasks finish until the timeout, and frees the store; open runs continue at the next start."""
         host = self._host
-        if host is None or host.ended.done():
+        if host is None or host.ended.done() or os.getpid() != self._process:  # a forked child has nothing to close
             return
         timeout_ms = milliseconds(timeout)
-        await host.close(self._shutdown_timeout_ms if timeout_ms is None else timeout_ms)  # type: ignore[arg-type]
+        await host.close(self._shutdown_timeout_ms if timeout_ms is None else timeout_ms)
 
     async def __aenter__(self) -> Self:
         return await self.open()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # After Ctrl-C, steps get no time to finish: they run again at the next start.
+        # After `sys.exit` in the block, steps get no time to finish: they run again at the next start. Ctrl-C cancels the block.
         is_interrupted = kind is not None and issubclass(kind, (KeyboardInterrupt, SystemExit))
         with contextlib.suppress(OnwardClosed):
             await self.close(timeout=0 if is_interrupted else None)
@@ -319,15 +357,10 @@ class Onward:
     @property
     def host(self) -> Host:
         if self._host is None:
-            raise OnwardError(
-                "this `Onward` is not open",
-                code="context_misused",
-                hint="use `async with Onward.embedded(..) as onward:`",
-                status=400,
-            )
+            raise ContextMisused("this `Onward` is not open", hint="use `async with Onward.embedded(..) as onward:`")
         if os.getpid() != self._process:
             hint = "open an `Onward` in the child process; a child cannot use that of its parent"
-            raise OnwardError("this process was forked", code="process_forked", hint=hint, status=400)
+            raise OnwardError("this process was forked", code="process_forked", hint=hint, status=409)
         return self._host
 
     async def request(self, verb: str, /, **fields: Any) -> Any:
@@ -341,54 +374,18 @@ class Onward:
     # ---- runs ----
 
     @overload
-    async def start(
-        self,
-        workflow: Workflow[I, O],
-        input: I,
-        *,
-        id: str | None = None,
-        version: str | None = None,
-        attributes: dict[str, Any] | None = None,
-        budget: dict[str, Any] | None = None,
-        trace: str | None = None,
-        signal: dict[str, Any] | None = None,
-    ) -> RunHandle[O]: ...
+    async def start(self, workflow: Workflow[I, O], input: I, **options: Unpack[StartOptions]) -> RunHandle[O]: ...
     @overload
-    async def start(
-        self,
-        workflow: Workflow[None, O],
-        *,
-        id: str | None = None,
-        version: str | None = None,
-        attributes: dict[str, Any] | None = None,
-        budget: dict[str, Any] | None = None,
-        trace: str | None = None,
-        signal: dict[str, Any] | None = None,
-    ) -> RunHandle[O]: ...
+    async def start(self, workflow: Workflow[None, O], **options: Unpack[StartOptions]) -> RunHandle[O]: ...
     @overload
-    async def start(
-        self,
-        workflow: str,
-        input: Any = None,
-        *,
-        id: str | None = None,
-        version: str | None = None,
-        attributes: dict[str, Any] | None = None,
-        budget: dict[str, Any] | None = None,
-        trace: str | None = None,
-        signal: dict[str, Any] | None = None,
-    ) -> RunHandle[Any]: ...
-    async def start(
-        self, workflow: Any, input: Any = None, *, attributes: dict[str, Any] | None = None, **options: Any
-    ) -> RunHandle[Any]:
-        """Starts a run, or finds the one that was started with the same id and input.
-
-        `signal` (`{"name", "value", "id"}`) is sent with the start, `attributes` are those by which runs are listed.
-        """
-        made = {name: attribute(value) for name, value in (attributes or {}).items()} or None
-        reply = await self.request(
-            "start", kind=name_of(workflow), input=input_of("workflow", workflow, input), attributes=made, **options
-        )
+    async def start(self, workflow: str, input: Any = None, **options: Unpack[StartOptions]) -> RunHandle[Any]: ...
+    async def start(self, workflow: Any, input: Any = None, **options: Unpack[StartOptions]) -> RunHandle[Any]:
+        """Starts a run, or finds the one that was started with the same id and input."""
+        fields: dict[str, Any] = dict(options)
+        fields["deadline_ms"] = milliseconds(fields.pop("deadline", None))
+        attributes = fields.pop("attributes", None) or {}
+        fields["attributes"] = {name: attribute(value) for name, value in attributes.items()} or None
+        reply = await self.request("start", kind=name_of(workflow), input=input_of("workflow", workflow, input), **fields)
         return RunHandle(self, reply["id"], convert_of(workflow))
 
     @overload
@@ -400,12 +397,22 @@ class Onward:
         return RunHandle(self, id, convert_of(workflow))
 
     async def list_runs(self, **filters: Any) -> Any:
-        """Returns a page of runs: `kind`, `status`, `attributes`, `limit`, `cursor`, .., as the verb `list_runs` takes them."""
+        """Returns a page of runs: `kind`, `statuses`, `attributes`, `limit`, `cursor`, .., as the verb `list_runs` takes them."""
         return await self.request("list_runs", **filters)
 
     async def count_runs(self, **filters: Any) -> Any:
         """Counts runs."""
         return await self.request("count_runs", **filters)
+
+    async def invalidate_memos(self, key: str | None = None, *, prefix: str | None = None, run: str | None = None) -> int:
+        """Invalidates the memo with this key, or all whose keys begin with `prefix`; returns how many there were.
+
+        With `run`, memos of the tree of that run are meant, otherwise those of the namespace.
+        """
+        if (key is None) == (prefix is None):
+            raise invalid("`invalidate_memos` takes either a `key` or a `prefix`")
+        fields = {"key": prefix if key is None else key, "is_prefix": key is None, "run": run}
+        return int((await self.request("invalidate_memos", **fields))["invalidated"])
 
     async def drive(self, run: str, signal: dict[str, Any] | None = None) -> dict[str, Any]:
         """With `on_demand=True`: works on one run until it waits or ends, and returns its status."""
@@ -414,10 +421,17 @@ class Onward:
     # ---- answers of people and systems ----
 
     async def approve(
-        self, approval: str, *, feedback: str | None = None, decided_by: str | None = None, id: str | None = None
+        self,
+        approval: str,
+        *,
+        answer: Any = None,
+        feedback: str | None = None,
+        decided_by: str | None = None,
+        id: str | None = None,
     ) -> Any:
-        """Approves an approval by its id."""
-        return await self.request("approve", approval=approval, feedback=feedback, decided_by=decided_by, id=id)
+        """Approves an approval by its id, with the answer that it requires."""
+        sent = None if answer is None else raw(answer, "the answer")
+        return await self.request("approve", approval=approval, answer=sent, feedback=feedback, decided_by=decided_by, id=id)
 
     async def disapprove(
         self, approval: str, *, feedback: str | None = None, decided_by: str | None = None, id: str | None = None
@@ -436,12 +450,14 @@ class Onward:
     # ---- tasks ----
 
     @overload
-    async def start_task(self, task: Task[I, O], input: I, **options: Any) -> TaskHandle[O]: ...
+    async def start_task(self, task: Task[I, O], input: I, **options: Unpack[StandaloneTaskOptions]) -> TaskHandle[O]: ...
     @overload
-    async def start_task(self, task: str, input: Any = None, **options: Any) -> TaskHandle[Any]: ...
-    async def start_task(self, task: Any, input: Any = None, **options: Any) -> TaskHandle[Any]:
+    async def start_task(self, task: Task[None, O], **options: Unpack[StandaloneTaskOptions]) -> TaskHandle[O]: ...
+    @overload
+    async def start_task(self, task: str, input: Any = None, **options: Unpack[StandaloneTaskOptions]) -> TaskHandle[Any]: ...
+    async def start_task(self, task: Any, input: Any = None, **options: Unpack[StandaloneTaskOptions]) -> TaskHandle[Any]:
         """Queues a task without a workflow; takes the options of `ctx.task`, and an id."""
-        found = await self.host.request("start_task", task_arguments(task, input, options))
+        found = await self.host.request("start_task", task_arguments(task, input, dict(options)))
         return TaskHandle(self, found["id"], convert_of(task))
 
     @overload

@@ -6,23 +6,26 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from random import Random
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypedDict, TypeVar, overload
 from uuid import UUID
 
-from ._definitions import Task, Workflow, invalid, result_converter, retry_json
-from ._json import Raw, arguments, converter, milliseconds, raw, type_hints
+from ._definitions import Task, TaskDefaults, Workflow, memo_json, result_converter, retry_json, task_options
+from ._errors import invalid
+from ._json import Convert, Raw, arguments, converter, loads, milliseconds, raw, type_hints
 from ._loop import Call
+from ._random import RandomGenerator
 from ._run import Handler, Run, named
+from ._schema import root_schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from typing_extensions import TypeVarTuple, Unpack
 
-    from ._definitions import RetryPolicy
+    from ._definitions import Memo, RetryPolicy
 
     Ts = TypeVarTuple("Ts")
 
@@ -34,6 +37,29 @@ T = TypeVar("T")
 Span = "timedelta | float"
 #: What a repeated attempt of a task does.
 Effect = Literal["pure", "keyed", "at_least_once", "at_most_once"]
+
+
+
+class TaskOptions(TaskDefaults, total=False):
+    """Options of a task."""
+
+    idempotency_key: str | None
+    #: Whether it spends from the budget of the run.
+    costs: bool
+    effect: Effect | None
+    #: How long, or also under which key and where, the result of an equal task is used again.
+    memo: Memo | timedelta | float | None
+
+
+class ChildOptions(TypedDict, total=False):
+    """Options of a child."""
+
+    id: str | None
+    version: str | None
+    #: What happens to an open child when this run closes.
+    on_parent_close: Literal["cancel", "terminate", "abandon"] | None
+    budget: dict[str, Any] | None
+
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -47,8 +73,10 @@ class Decision:
     decided_by: str | None = None
     #: Whether the deadline passed without a decision.
     expired: bool = False
-    #: The whole answer.
+    #: The whole decision.
     details: Any = None
+    #: The structured answer, if the approval requires one and was approved.
+    answer: Any = None
 
 
 @dataclass(frozen=True)
@@ -328,6 +356,7 @@ class Ctx:
 
     @property
     def namespace(self) -> str:
+        """The namespace of the run."""
         return self._run.bridge.namespace
 
     def now(self) -> datetime:
@@ -347,8 +376,12 @@ class Ctx:
         return (self.random_bits() >> 11) * 2.0**-53
 
     def rng(self) -> Random:
-        """Returns a generator whose seed is the same in every replay."""
+        """Returns a generator of Python's own, whose seed is the same in every replay."""
         return Random(self.random_bits())
+
+    def random_generator(self) -> RandomGenerator:
+        """Returns a generator whose numbers are the same in every replay, and in every language for the same log."""
+        return RandomGenerator(self.random_bits())
 
     def version(self, change: str, min: int, max: int) -> int:
         """Returns the branch of a change that this run took: `max` for new runs, what is recorded for old ones."""
@@ -371,6 +404,7 @@ class Ctx:
         timeout: timedelta | float | None = None,
         input: Any = ...,
         record: bool = False,
+        memo: Memo | timedelta | float | None = None,
     ) -> Call[T]: ...
     @overload
     def step(
@@ -382,6 +416,7 @@ class Ctx:
         timeout: timedelta | float | None = None,
         input: Any = ...,
         record: bool = False,
+        memo: Memo | timedelta | float | None = None,
     ) -> Call[T]: ...
     def step(  # type: ignore[misc]
         self,
@@ -392,80 +427,58 @@ class Ctx:
         timeout: timedelta | float | None = None,
         input: Any = ...,
         record: bool = False,
+        memo: Memo | timedelta | float | None = None,
     ) -> Call[Any]:
         """Calls a function in this process and records its result.
 
         An `async def` runs on the event loop of `Onward`, a plain function in its thread pool. `retry` is the number of attempts
-        in all, or a `RetryPolicy`. `input` is compared on replay, and stored with `record=True`.
+        in all, or a `RetryPolicy`. `input` is compared on replay, and stored with `record=True`. `memo`: for how long the result
+        of an equal step of another run is used again, a duration or a `Memo`.
         """
-        if retry is None and timeout is None and input is ... and not record:
+        if retry is None and timeout is None and input is ... and not record and memo is None:
             options = named("name", name)
         else:
             value = None if input is ... else raw(input, f"the input of step `{name}`")
-            options = arguments(name=name, retry=retry_json(retry), timeout_ms=milliseconds(timeout), input=value, record=record)
+            options = arguments(
+                name=name,
+                retry=retry_json(retry),
+                timeout_ms=milliseconds(timeout),
+                input=value,
+                record=record,
+                memo=memo_json(memo),
+                record_as=self._recorded_as(name, value),
+            )
         if not callable(function):
             raise invalid(
                 f"step `{name}` needs a function, not `{type(function).__name__}`", "write `ctx.step(name, function, argument)`"
             )
-        return self._run.begin_step(options, function, args, result_converter(function))
+        call = self._run.begin_step(options, function, args, result_converter(function))
+        if self._run.middlewares and input is not ...:
+            call.input = input
+        return call
+
+    def _recorded_as(self, name: str, value: Raw | None) -> Raw | None:
+        """Returns what middlewares record in place of a step's input."""
+        if value is None or not self._run.middlewares:
+            return None
+        shown = loads(value)
+        for middleware in reversed(self._run.middlewares):
+            shown = middleware.recorded_input(name, shown)
+        return raw(shown, f"the recorded input of step `{name}`")
 
     @overload
-    def task(
-        self,
-        task: Task[I, O],
-        input: I,
-        *,
-        retry: int | RetryPolicy | None = None,
-        timeout: timedelta | float | None = None,
-        total_timeout: timedelta | float | None = None,
-        queued_timeout: timedelta | float | None = None,
-        heartbeat: timedelta | float | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        idempotency_key: str | None = None,
-        costs: bool = False,
-        effect: Effect | None = None,
-    ) -> Call[O]: ...
+    def task(self, task: Task[I, O], input: I, **options: Unpack[TaskOptions]) -> Call[O]: ...
     @overload
-    def task(
-        self,
-        task: Task[None, O],
-        *,
-        retry: int | RetryPolicy | None = None,
-        timeout: timedelta | float | None = None,
-        total_timeout: timedelta | float | None = None,
-        queued_timeout: timedelta | float | None = None,
-        heartbeat: timedelta | float | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        idempotency_key: str | None = None,
-        costs: bool = False,
-        effect: Effect | None = None,
-    ) -> Call[O]: ...
+    def task(self, task: Task[None, O], **options: Unpack[TaskOptions]) -> Call[O]: ...
     @overload
-    def task(
-        self,
-        task: str,
-        input: Any = None,
-        *,
-        retry: int | RetryPolicy | None = None,
-        timeout: timedelta | float | None = None,
-        total_timeout: timedelta | float | None = None,
-        queued_timeout: timedelta | float | None = None,
-        heartbeat: timedelta | float | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        idempotency_key: str | None = None,
-        costs: bool = False,
-        effect: Effect | None = None,
-    ) -> Call[Any]: ...
-    def task(self, task: Any, input: Any = None, **options: Any) -> Call[Any]:
+    def task(self, task: str, input: Any = None, **options: Unpack[TaskOptions]) -> Call[Any]: ...
+    def task(self, task: Any, input: Any = None, **options: Unpack[TaskOptions]) -> Call[Any]:
         """Queues a task for any worker that registered its kind.
 
         It runs whether or not the call is awaited; `cancel_work()` of the call stops it. `effect`: what a repeated attempt does.
         """
         convert = task.convert_result if isinstance(task, Task) else None
-        return self._run.wait("task", task_arguments(task, input, options), convert)  # type: ignore[no-any-return]
+        return self._run.wait("task", task_arguments(task, input, dict(options)), convert)  # type: ignore[no-any-return]
 
     # ---- time ----
 
@@ -522,8 +535,13 @@ class Ctx:
         deciders: list[str] | None = None,
         not_by_requester: bool = False,
         within: timedelta | float | None = None,
+        answer: Any = None,
     ) -> ApprovalCall:
-        """Asks a person for a decision; `within` is the deadline."""
+        """Asks a person for a decision; `within` is the deadline.
+
+        With `answer`, approving needs a structured answer: a type (dataclass, pydantic model, `Literal`, ..), or a JSON schema as
+        a `dict`. It is checked where it enters; `Decision.answer` has the type.
+        """
         args = arguments(
             name=name,
             title=title,
@@ -532,8 +550,10 @@ class Ctx:
             deciders=deciders,
             not_by_requester=not_by_requester,
             within_ms=milliseconds(within),
+            answer_schema=answer if answer is None or isinstance(answer, dict) else root_schema_of(answer),
         )
-        return self._run.wait("approval", args, decision, ApprovalCall)  # type: ignore[no-any-return]
+        convert = None if answer is None or isinstance(answer, dict) else converter(answer)
+        return self._run.wait("approval", args, decided(convert), ApprovalCall)  # type: ignore[no-any-return]
 
     @overload
     def promise(self, name: str, *, within: timedelta | float | None = None) -> PromiseCall[Any]: ...
@@ -547,44 +567,20 @@ class Ctx:
     # ---- other runs ----
 
     @overload
-    def child(
-        self,
-        workflow: Workflow[I, O],
-        input: I,
-        *,
-        id: str | None = None,
-        version: str | None = None,
-        on_parent_close: Literal["cancel", "terminate", "abandon"] | None = None,
-        budget: dict[str, Any] | None = None,
-    ) -> ChildCall[O]: ...
+    def child(self, workflow: Workflow[I, O], input: I, **options: Unpack[ChildOptions]) -> ChildCall[O]: ...
     @overload
-    def child(
-        self,
-        workflow: Workflow[None, O],
-        *,
-        id: str | None = None,
-        version: str | None = None,
-        on_parent_close: Literal["cancel", "terminate", "abandon"] | None = None,
-        budget: dict[str, Any] | None = None,
-    ) -> ChildCall[O]: ...
+    def child(self, workflow: Workflow[None, O], **options: Unpack[ChildOptions]) -> ChildCall[O]: ...
     @overload
-    def child(
-        self,
-        workflow: str,
-        input: Any = None,
-        *,
-        id: str | None = None,
-        version: str | None = None,
-        on_parent_close: Literal["cancel", "terminate", "abandon"] | None = None,
-        budget: dict[str, Any] | None = None,
-    ) -> ChildCall[Any]: ...
-    def child(self, workflow: Any, input: Any = None, **options: Any) -> ChildCall[Any]:
+    def child(self, workflow: str, input: Any = None, **options: Unpack[ChildOptions]) -> ChildCall[Any]: ...
+    def child(self, workflow: Any, input: Any = None, **options: Unpack[ChildOptions]) -> ChildCall[Any]:
         """Starts a run whose result this one receives."""
         args = arguments(kind=name_of(workflow), input=input_of("workflow", workflow, input), **options)
         return self._run.wait("child", args, convert_of(workflow), ChildCall)  # type: ignore[no-any-return]
 
     @overload
     def spawn(self, workflow: Workflow[I, O], input: I, *, budget: dict[str, Any] | None = None) -> Spawned[O]: ...
+    @overload
+    def spawn(self, workflow: Workflow[None, O], *, budget: dict[str, Any] | None = None) -> Spawned[O]: ...
     @overload
     def spawn(self, workflow: str, input: Any = None, *, budget: dict[str, Any] | None = None) -> Spawned[Any]: ...
     def spawn(self, workflow: Any, input: Any = None, *, budget: dict[str, Any] | None = None) -> Spawned[Any]:
@@ -623,10 +619,18 @@ class Ctx:
         self._run.handlers().queries[name] = handler_of(name, handler)
 
     def update(self, name: str, handler: Callable[..., Any]) -> None:
-        """Answers `run.update(name, ..)` with a plain function, which may change what it shares with the code."""
-        self._run.handlers().updates[name] = handler_of(name, handler)
+        """Answers `run.update(name, ..)` with a function, which may change what it shares with the code.
+
+        An async function may await calls of `ctx`; the update is answered when it returns. Several may be in flight, beside the
+        code. If the code ends or continues as new before, the update fails with `update_abandoned`: `await ctx.updates_finished()`.
+        """
+        self._run.handlers().updates[name] = handler_of(name, handler, is_async_allowed=True)
         for kept in self._run.value("update", arguments(name=name)):
             self._run.answer_update(kept["update"], name, kept["input"])
+
+    def updates_finished(self) -> Call[None]:
+        """Waits until no async handler of an update is in flight. Not for handlers, which would wait for themselves."""
+        return self._run.wait("updates_finished", "{}")  # type: ignore[no-any-return]
 
     # ---- the end ----
 
@@ -664,9 +668,26 @@ class Ctx:
         return dict(self._run.read("budget_left"))
 
 
-def decision(answer: dict[str, Any]) -> Decision:
+def decided(convert: Convert) -> Callable[[dict[str, Any]], Decision]:
+    """Returns what makes a decision of a document, with the answer converted."""
+    if convert is None:
+        return decision
+
+    def typed(document: dict[str, Any]) -> Decision:
+        found = decision(document)
+        return found if found.answer is None else replace(found, answer=convert(found.answer))
+
+    return typed
+
+
+def decision(document: dict[str, Any]) -> Decision:
     return Decision(
-        bool(answer.get("approved")), answer.get("feedback"), answer.get("decided_by"), bool(answer.get("expired")), answer
+        bool(document.get("approved")),
+        document.get("feedback"),
+        document.get("decided_by"),
+        bool(document.get("expired")),
+        document,
+        document.get("answer"),
     )
 
 
@@ -693,28 +714,29 @@ def task_arguments(task: Any, input: Any, options: dict[str, Any]) -> str:
     """Returns the arguments of the verbs `task` and `start_task`."""
     fields: dict[str, Any] = {"kind": name_of(task), "input": input_of("task", task, input)}
     for name, value in options.items():
-        if name in ("timeout", "total_timeout", "queued_timeout", "heartbeat"):
-            fields[f"{name}_ms"] = milliseconds(value)
-        elif name == "retry":
-            fields["retry"] = retry_json(value)
+        if name == "memo":
+            fields["memo"] = memo_json(value)
         elif name == "effect":
             fields["class"] = value
-        elif name in ("queue", "priority", "idempotency_key", "id"):
+        elif name in ("idempotency_key", "id"):
             fields[name] = value
         elif name == "costs":
             fields["costs"] = value or None
         else:
-            raise TypeError(f"task() got an unexpected keyword argument '{name}'")
+            fields.update(task_options({name: value}))
     return arguments(**fields)
 
 
-def handler_of(name: str, handler: Callable[..., Any]) -> Handler:
+def handler_of(name: str, handler: Callable[..., Any], *, is_async_allowed: bool = False) -> Handler:
     """Returns the handler of a query or update with what converts its input."""
-    if inspect.iscoroutinefunction(handler):
+    if inspect.iscoroutinefunction(handler) and not is_async_allowed:
         raise invalid(
             f"the handler of `{name}` is an async function", "write a plain function that returns what the code has computed"
         )
-    parameters = list(inspect.signature(handler).parameters.values())
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except ValueError:  # a built-in function
+        return handler, None, True
     if not parameters:
         return handler, None, False
     return handler, converter(type_hints(handler).get(parameters[0].name, Any)), True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -35,13 +36,15 @@ class OnwardError(Exception):
     """
 
     codes: ClassVar[tuple[str, ...]] = ()
+    #: Of errors that this package raises itself.
+    usual_status: ClassVar[int | None] = None
 
-    def __init__(self, message: str, *, code: str = "failed", hint: str | None = None, status: int | None = None) -> None:
+    def __init__(self, message: str, *, code: str | None = None, hint: str | None = None, status: int | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.code = code
+        self.code = code or next(iter(self.codes), "failed")
         self.hint = hint
-        self.status = status
+        self.status = status or self.usual_status
         self.failure: Failure | None = None
 
     def __str__(self) -> str:
@@ -76,40 +79,41 @@ class AnswerFailed(OnwardError):
 class DirectoryInUse(OnwardError):
     """Another `Onward` has the directory open, in this process or another one."""
 
-    codes = ("directory_locked", "directory_in_use")
+    codes = ("directory_locked",)
 
 
 class ContextMisused(OnwardError):
-    """`ctx` was used outside of the code of its run: in a step, a query, a thread, or after the end."""
+    """`ctx` was used outside of the code of its run, or an `Onward` outside of its event loop or while it was not open."""
 
     codes = ("context_misused",)
+    usual_status = 409
 
 
 class InvalidArguments(OnwardError):
     """An argument or setting is invalid."""
 
-    codes = ("arguments_invalid", "settings_invalid", "request_invalid")
+    codes = ("value_invalid", "config_invalid")
+    usual_status = 400
 
 
 class Unauthorized(OnwardError):
-    """The API key is missing, invalid, or lacks a scope."""
+    """The API key is missing, invalid, or does not allow this request."""
 
-    codes = ("unauthorized", "forbidden", "unauthenticated", "scope_missing")
+    codes = ("unauthenticated", "not_allowed", "key_invalid")
 
 
 class ShutDown(OnwardError):
     """The `Onward` was closed."""
 
     codes = ("shut_down",)
+    usual_status = 503
 
 
-class ValueInvalid(OnwardError, TypeError):
+class ValueInvalid(InvalidArguments, TypeError):
     """A value is not JSON, or JSON does not have the expected type; `path` is the place in the value, `$` all of it."""
 
-    codes = ("value_invalid",)
-
     def __init__(self, problem: str, what: str = "the value") -> None:
-        super().__init__(problem, code="value_invalid", status=400)
+        super().__init__(problem)
         self.problem = problem
         self.path = "$"
         self.what = what
@@ -140,12 +144,27 @@ class TypeInvalid(ValueInvalid):
         self.describe()
 
 
+def invalid(message: str, hint: str | None = None) -> InvalidArguments:
+    return InvalidArguments(message, hint=hint)
+
+
 class Failure(Exception):
     """The failure of a step, task, child, promise or run, as the log has it.
 
     Raise one to fail with a code of your own, without retries (`retryable=False`), or with data.
     Failures of other exceptions have the code `failed`, the name of their type in `type`, and their stack in `stack`.
     """
+
+    # Of the class, too: the `__init__` of a subclass may not call this one.
+    message = ""
+    code = "failed"
+    retryable = True
+    data: Any = None
+    retry_after_ms: int | None = None
+    type: str | None = None
+    stack: str | None = None
+    causes: Sequence[Any] = ()
+    details: Any = None
 
     def __init__(
         self,
@@ -162,10 +181,6 @@ class Failure(Exception):
         self.retryable = retryable
         self.data = data
         self.retry_after_ms = retry_after_ms
-        self.type: str | None = None
-        self.stack: str | None = None
-        self.causes: list[Any] = []
-        self.details: Any = None
 
     def __str__(self) -> str:
         name = f"{self.type}: " if self.type else ""
@@ -206,12 +221,21 @@ BY_CODE = {
 }
 
 
+#: Hints that name attributes and arguments, as they are in Python.
+HINTS = {
+    "run_failed": "`error.failure` has the type, message, code and stack; `await run.log()` returns the log",
+    "answer_failed": "`error.failure` has the type, message and code of the handler's exception; the run continues",
+    "value_invalid": "pass what the type hints of this package name, and values that JSON has",
+    "unknown_kind": "pass the definition in `workflows`, `tasks` or `agents` of the `Onward` that works on it",
+}
+
+
 def error_of(text: str) -> OnwardError:
     """Returns the exception for the JSON text of an error."""
     value = json.loads(text)
     code = value["code"]
     kind = BY_CODE.get(code, OnwardError)
-    error = kind(value["message"], code=code, hint=value.get("hint"), status=value.get("status"))
+    error = kind(value["message"], code=code, hint=HINTS.get(code) or value.get("hint"), status=value.get("status"))
     if value.get("failure"):
         error.failure = Failure.from_json(value["failure"])
         error.__cause__ = error.failure
@@ -220,13 +244,16 @@ def error_of(text: str) -> OnwardError:
 
 def stack_of(error: BaseException) -> str:
     """Returns the stack of an exception and its causes, without the frames of this package, shortened at the front."""
-    lines = traceback.TracebackException.from_exception(error)
-    chain: traceback.TracebackException | None = lines
-    while chain is not None:
-        # The frames of a `StackSummary` are a list; those of this package say nothing about the user's code.
-        chain.stack[:] = [frame for frame in chain.stack if not is_own(frame.filename)]
-        chain = chain.__cause__ or chain.__context__
-    text = "".join(lines.format()).rstrip()
+    try:
+        lines = traceback.TracebackException.from_exception(error)
+        chain: traceback.TracebackException | None = lines
+        while chain is not None:
+            # The frames of a `StackSummary` are a list; those of this package say nothing about the user's code.
+            chain.stack[:] = [frame for frame in chain.stack if not is_own(frame.filename)]
+            chain = chain.__cause__ or chain.__context__
+        text = "".join(lines.format()).rstrip()
+    except Exception as failed:  # for example for a `SyntaxError` with attributes of other types
+        return f"no stack: {type(failed).__name__}"
     return text if len(text) <= STACK_CHARS_MAX else "...\n" + text[-STACK_CHARS_MAX:]
 
 

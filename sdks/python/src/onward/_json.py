@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar, Union
 
-from ._errors import Failure, InvalidArguments, TypeInvalid, ValueInvalid, stack_of
+from ._errors import Failure, TypeInvalid, ValueInvalid, invalid, stack_of
 
 DEPTH_MAX = 100
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
@@ -192,7 +192,11 @@ def plain_other(value: Any, kind: type, depth: int) -> Any:
     if isinstance(value, enum.Enum):
         return plain(value.value, depth)
     if hasattr(kind, "model_dump"):  # a pydantic model
-        return plain(value.model_dump(mode="json", by_alias=True), depth)
+        try:
+            fields = value.model_dump(mode="json", by_alias=True)
+        except Exception as error:
+            raise ValueInvalid(f"`{kind.__name__}` has no JSON: {error}") from None
+        return plain(fields, depth)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain_object({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, depth + 1)
     for parent in (str, int, float):
@@ -231,22 +235,22 @@ def raw(value: Any, what: str = "the value") -> Raw:
 
 def failure_json(error: BaseException, code: str | None = None) -> str:
     """Returns an exception as the JSON text of a failure."""
+    name = type(error).__name__
     if isinstance(error, Failure):
         details = error.details
         if details is None:
-            details = {"type": type(error).__name__, "stack": stack_of(error)}
+            details = {"type": name, "stack": stack_of(error)}
             if error.data is not None:
                 details["data"] = error.data
         fields = {
-            "message": error.message,
-            "code": error.code,
-            "retryable": error.retryable,
-            "retry_after_ms": error.retry_after_ms,
+            "message": message_of(error.message) or name,
+            "code": str(error.code or "failed"),
+            "retryable": bool(error.retryable),
+            "retry_after_ms": delay_of(error.retry_after_ms),
             "causes": error.causes,
             "details": details,
         }
     else:
-        name = type(error).__name__
         fields = {
             "message": message_of(error) or name,
             "code": code or "failed",
@@ -256,17 +260,23 @@ def failure_json(error: BaseException, code: str | None = None) -> str:
         }
     try:
         return encode({name: clean(value) for name, value in fields.items()})
-    except ValueInvalid as invalid:
-        problem = f"{clean(fields['message'])} (its data is not JSON: {invalid.message})"
+    except ValueInvalid as refused:
+        problem = f"{clean(fields['message'])} (its data is not JSON: {refused.message})"
         return encode({"message": problem, "code": fields["code"], "retryable": fields["retryable"]})
 
 
-def message_of(error: BaseException) -> str:
-    """Returns the text of an exception, even of one whose `__str__` fails."""
+def message_of(error: Any) -> str:
+    """Returns the text of an exception or message, even of one whose `__str__` fails."""
     try:
         return str(error)
     except Exception as failed:
         return f"{type(error).__name__} without a text: its __str__ raised {type(failed).__name__}"
+
+
+def delay_of(delay_ms: Any) -> int | None:
+    """Returns whole milliseconds: providers of models send fractions, and times that have passed."""
+    is_number = isinstance(delay_ms, (int, float)) and math.isfinite(delay_ms)
+    return max(0, math.ceil(delay_ms)) if is_number else None
 
 
 def clean(value: Any) -> Any:
@@ -299,8 +309,11 @@ def cached_converter(annotation: Any) -> Convert:
 def make_converter(annotation: Any) -> Convert:
     if annotation in PLAIN or isinstance(annotation, (str, TypeVar)):
         return None
+    named = getattr(annotation, "__supertype__", None) or getattr(annotation, "__value__", None)
+    if named is not None and not isinstance(annotation, type):  # `NewType("Name", T)`, `type Name = T`
+        return converter(named)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
+    if origin is typing.Annotated or getattr(origin, "_name", None) in ("Required", "NotRequired", "ReadOnly"):
         return converter(args[0])
     if origin in (Union, getattr(types, "UnionType", Union)):
         return union(args)
@@ -339,23 +352,35 @@ def at(step: str, convert: Convert, value: Any) -> Any:
 
 def union(args: tuple[Any, ...]) -> Convert:
     """Tries the members in order; `None` stands for itself."""
-    members = [converter(arg) for arg in args if arg is not type(None)]
-    if all(member is None for member in members):
+    members = [(arg, converter(arg)) for arg in args if arg is not type(None)]
+    if all(convert is None for _, convert in members):
         return None
 
     def convert(value: Any) -> Any:
         if value is None:
             return None
         problem = None
-        for member in members:
+        for annotation, member in members:
             try:
-                return value if member is None else member(value)
+                if member is not None:
+                    return member(value)
+                if fits(annotation, value):
+                    return value
             except ValueInvalid as error:
                 problem = problem or error
-        assert problem is not None
-        raise problem
+        raise problem or TypeInvalid(f"expected a member of the union, found `{type(value).__name__}`")
 
     return convert
+
+
+def fits(annotation: Any, value: Any) -> bool:
+    """Tells whether a value of JSON may be of a type that needs no conversion."""
+    kind = typing.get_origin(annotation) or annotation
+    if kind in (str, bool, list, dict):
+        return isinstance(value, kind)
+    if kind in (int, float):
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+    return True
 
 
 def container(origin: Any, args: tuple[Any, ...]) -> Convert:
@@ -386,43 +411,58 @@ def fixed_tuple(make: Callable[[collections.abc.Iterable[Any]], Any], members: l
     return convert
 
 
-def named_tuple(kind: Any) -> Convert:
-    hints = type_hints(kind)
-    return fixed_tuple(kind._make, [converter(hints.get(name, Any)) for name in kind._fields])
-
-
-def dataclass(kind: type) -> Convert:
-    members: dict[str, Convert] = {}  # filled at the first use: a class may contain itself
+def at_first_use(make: Callable[[], Convert]) -> Convert:
+    """Makes a converter when the first value arrives: a class may contain itself."""
+    made: list[Convert] = []
 
     def convert(value: Any) -> Any:
-        if isinstance(value, kind):
-            return value
-        if not members:
-            hints = type_hints(kind)
-            for field in dataclasses.fields(kind):
-                members[field.name] = converter(hints.get(field.name, Any))
-        known = {name: at(f".{name}", members[name], item) for name, item in expect(dict, value).items() if name in members}
-        made = {field.name: known[field.name] for field in dataclasses.fields(kind) if field.init and field.name in known}
-        try:
-            return kind(**made)
-        except (TypeError, ValueError) as error:
-            raise TypeInvalid(f"cannot make `{kind.__name__}`: {error}") from None
+        if not made:
+            made.append(make())
+        return value if made[0] is None else made[0](value)
 
     return convert
 
 
+def named_tuple(kind: Any) -> Convert:
+    def make() -> Convert:
+        hints = type_hints(kind)
+        return fixed_tuple(kind._make, [converter(hints.get(name, Any)) for name in kind._fields])
+
+    return at_first_use(make)
+
+
+def dataclass(kind: type) -> Convert:
+    def make() -> Convert:
+        hints = type_hints(kind)
+        members = {field.name: converter(hints.get(field.name, Any)) for field in dataclasses.fields(kind) if field.init}
+
+        def convert(value: Any) -> Any:
+            if isinstance(value, kind):
+                return value
+            known = {name: at(f".{name}", members[name], item) for name, item in expect(dict, value).items() if name in members}
+            try:
+                return kind(**known)
+            except Exception as error:  # of `__post_init__`, too
+                raise TypeInvalid(f"cannot make `{kind.__name__}`: {error}") from None
+
+        return convert
+
+    return at_first_use(make)
+
+
 def typed_dict(kind: Any) -> Convert:
-    members = {name: converter(hint) for name, hint in type_hints(kind).items()}
-    if not any(members.values()):
-        return None
-    return lambda value: {name: at(f".{name}", members.get(name), item) for name, item in expect(dict, value).items()}
+    def make() -> Convert:
+        members = {name: converter(hint) for name, hint in type_hints(kind).items()}
+        return lambda value: {name: at(f".{name}", members.get(name), item) for name, item in expect(dict, value).items()}
+
+    return at_first_use(make)
 
 
 def enumeration(kind: type[enum.Enum]) -> Convert:
     def convert(value: Any) -> Any:
         try:
             return kind(value)
-        except ValueError as error:
+        except Exception as error:  # of `_missing_`, too
             raise TypeInvalid(str(error)) from None
 
     return convert
@@ -432,7 +472,7 @@ def model(kind: Any) -> Convert:
     def convert(value: Any) -> Any:
         try:
             return kind.model_validate(value)
-        except ValueError as error:
+        except Exception as error:  # of validators, too
             raise TypeInvalid(f"cannot make `{kind.__name__}`: {error}") from None
 
     return convert
@@ -468,7 +508,7 @@ def milliseconds(span: timedelta | float | None) -> int | None:
         span_ms = math.ceil(round(span * 1000, 6))
     else:
         problem = f"a duration is a `timedelta` or a number of seconds, not {span!r:.40}"
-        raise InvalidArguments(problem, code="arguments_invalid", status=400)
+        raise invalid(problem, "write `timedelta(minutes=5)`, or `300`")
     if span_ms < 0:
-        raise InvalidArguments(f"a duration is negative: {span}", code="arguments_invalid", status=400)
+        raise invalid(f"a duration is negative: {span}")
     return span_ms

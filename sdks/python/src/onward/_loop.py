@@ -69,8 +69,10 @@ class Call(_Future[T]):
     result of a step ignored; tasks and children continue.
     """
 
-    __slots__ = ("args", "convert", "function", "number", "run")
+    __slots__ = ("args", "convert", "function", "input", "number", "run")
 
+    #: Of a step: the option `input`, if there are middlewares.
+    input: Any
     run: Run
     number: int
     convert: Callable[[Any], Any] | None
@@ -200,10 +202,8 @@ class TurnLoop(_Loop):  # type: ignore[misc]
     def current(self) -> Run:
         run = self.run
         if run is None:
-            message = "an event loop of workflow code was used outside of a run"
-            raise ContextMisused(
-                message, code="context_misused", hint="resolve futures of workflow code with signals or promises"
-            )
+            hint = "resolve futures of workflow code with signals or promises"
+            raise ContextMisused("an event loop of workflow code was used outside of a run", hint=hint)
         return run
 
     # ---- what asyncio's futures, tasks and combinators use ----
@@ -286,7 +286,7 @@ def refused(name: str, replacement: str) -> Callable[..., Any]:
         message = f"workflow code cannot use the event loop for `{name}`: {replacement}"
         if self.run is not None:
             self.run.misuse(message)
-        raise ContextMisused(message, code="context_misused")
+        raise ContextMisused(message)
 
     refuse.__name__ = name
     return refuse

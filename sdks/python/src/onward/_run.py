@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import contextvars
+import functools
 import traceback
 from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ._errors import Failure, OnwardError, Stopped, ValueInvalid, error_of
+from ._errors import ContextMisused, Failure, OnwardError, Stopped, ValueInvalid, error_of, invalid
 from ._json import Convert, Raw, arguments, encode, failure_json, loads, raw, text
 from ._loop import Call, TurnLoop, TurnTask
 from ._native import Bridge, NativeError
 
 if TYPE_CHECKING:
     from ._definitions import Workflow
+    from .middleware import Middleware
 
 #: A step that may start: the call, and (job, name, attempt, idempotency key, trace).
 StepJob = tuple[Call[Any], tuple[int, str, int, str, "str | None"]]
@@ -27,6 +29,9 @@ NAMED: dict[str, str] = {}
 
 def named(verb: str, name: str) -> str:
     """Returns `{"<verb>":"<name>"}`, from a cache of limited size."""
+    if not isinstance(name, str):
+        hint = 'the name is the first argument: `ctx.step("charge", charge, item)`'
+        raise invalid(f"a name is a text, not {name!r:.60}", hint)
     key = verb + name
     found = NAMED.get(key)
     if found is None:
@@ -50,6 +55,7 @@ class Run:
         "is_closed",
         "is_stopped",
         "loop",
+        "middlewares",
         "nesting",
         "now_ms",
         "number",
@@ -69,8 +75,10 @@ class Run:
         number: int,
         workflow: Workflow[Any, Any],
         info: dict[str, Any],
+        middlewares: list[Middleware],
     ) -> None:
         self.bridge = bridge
+        self.middlewares = middlewares
         self.loop = loop
         #: Steps that started in this activation; the host takes them.
         self.steps = steps
@@ -113,8 +121,7 @@ class Run:
         problem = "after the code of the run ended" if self.is_closed else "outside of the code of its run"
         message = f"run {self.id}: `{verb}` was called {problem}"
         hint = "`ctx` works in the workflow function and its tasks, not in steps, queries, threads or other event loops"
-        text = json.dumps({"code": "context_misused", "message": message, "hint": hint, "status": 400})
-        return error_of(text)
+        return ContextMisused(message, hint=hint)
 
     def value(self, verb: str, args: str = "{}") -> Any:
         """Makes a call that does not wait and returns its reply."""
@@ -130,11 +137,7 @@ class Run:
     def wait(self, verb: str, args: str, convert: Convert = None, kind: type[Call[Any]] = Call) -> Any:
         """Makes a call that waits and returns its future."""
         called = self.make(verb, args)
-        call = kind(loop=self.loop)
-        call.run = self
-        call.convert = convert
-        call.function = None
-        call.number = called[1]
+        call = self.new_call(kind, called[1], convert)
         tag = called[0]
         if tag == 2:
             if called[2] != "{}":
@@ -149,21 +152,23 @@ class Run:
     def begin_step(self, args: str, function: Callable[..., Any], parameters: tuple[Any, ...], convert: Convert) -> Call[Any]:
         """Makes the call of a step and queues its function."""
         called = self.make("step", args)
-        call: Call[Any] = Call(loop=self.loop)
-        call.run = self
-        call.convert = convert
+        call = self.new_call(Call, called[1], convert)
+        if called[0] == 1:
+            self.deliver(call, called[2], called[3])
+            return call
         call.function = function
         call.args = parameters
-        call.number = called[1]
-        tag = called[0]
-        if tag == 3:
-            self.calls[call.number] = call
+        self.calls[call.number] = call
+        if called[0] == 3:
             self.steps.append((call, called[2]))
-        elif tag == 2:
-            self.calls[call.number] = call
-        else:
-            call.function = None
-            self.deliver(call, called[2], called[3])
+        return call
+
+    def new_call(self, kind: type[Call[Any]], number: int, convert: Convert) -> Call[Any]:
+        call = kind(loop=self.loop)
+        call.run = self
+        call.number = number
+        call.convert = convert
+        call.function = None
         return call
 
     def drop(self, number: int) -> None:
@@ -203,7 +208,7 @@ class Run:
         if call.convert is not None:
             try:
                 value = call.convert(value)
-            except ValueInvalid as error:
+            except Exception as error:
                 call.set_exception(error)
                 return
         call.set_result(value)
@@ -230,9 +235,37 @@ class Run:
         if handler is None:
             return
         try:
-            answer = {"result": raw(call_handler(handler, input))}
-        except Exception as error:
+            output = call_handler(handler, input)
+            if isinstance(output, Coroutine):
+                self.value("update_accept", arguments(update=update))
+                task = self.loop.create_task(output, name=f"update {name}")
+                task.add_done_callback(functools.partial(self.finish_update, update))
+                return
+            answer = {"result": raw(output)}
+        except Stopped:
+            raise
+        except BaseException as error:
+            if ends_process(error):
+                raise
             answer = {"failure": Raw(failure_json(error))}
+        self.value("update_answer", arguments(update=update, **answer))
+
+    def finish_update(self, update: str, task: asyncio.Task[Any]) -> None:
+        """Records the answer of a handler that awaited calls."""
+        if self.is_closed or self.is_stopped or self.loop.run is not self:
+            return
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Stopped):
+            return
+        if task.cancelled():
+            answer = {"failure": Raw(self.cancel_failure)}
+        elif error is not None:
+            answer = {"failure": Raw(failure_json(error))}
+        else:
+            try:
+                answer = {"result": raw(task.result())}
+            except Exception as refused:
+                answer = {"failure": Raw(failure_json(refused))}
         self.value("update_answer", arguments(update=update, **answer))
 
     # ---- tasks, begin and end ----
@@ -265,8 +298,10 @@ class Run:
         if error is None:
             try:
                 return True, encode(task.result())
-            except ValueInvalid as invalid:
-                return False, failure_json(invalid.of(f"the result of workflow `{self.workflow.name}`"))
+            except ValueInvalid as refused:
+                return False, failure_json(refused.of(f"the result of workflow `{self.workflow.name}`"))
+            except Exception as failed:  # of a property of the result, for example
+                return False, failure_json(failed)
         if isinstance(error, RuntimeError) and "attached to a different loop" in str(error):
             with contextlib.suppress(Stopped):
                 self.make("misuse", arguments(message=FOREIGN_AWAIT.format(name=self.workflow.name)))
@@ -338,7 +373,12 @@ Handler = tuple[Callable[..., Any], Convert, bool]
 
 
 def call_handler(handler: Handler, input: Any) -> Any:
+    """Calls a handler. What it sets in context variables is lost: the next replay could not see it."""
     function, convert, takes_input = handler
-    if not takes_input:
-        return function()
-    return function(input if convert is None else convert(input))
+    values = (input if convert is None else convert(input),) if takes_input else ()
+    return contextvars.copy_context().run(function, *values)
+
+
+def ends_process(error: BaseException) -> bool:
+    """Tells whether an exception comes from Ctrl-C or `sys.exit`, possibly in the handler of a signal, and is none of the code."""
+    return isinstance(error, (KeyboardInterrupt, SystemExit))

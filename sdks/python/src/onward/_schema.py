@@ -1,4 +1,4 @@
-"""JSON Schemas from type hints, for the tools of models."""
+"""JSON Schemas from type hints, for the tools of models and the answers of people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import types
 import typing
 from typing import Any, Union
 
-from ._definitions import invalid
+from ._errors import invalid
 from ._json import encode, loads, type_hints
 
 SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
@@ -40,6 +40,24 @@ def schema_of(annotation: Any) -> dict[str, Any]:
     if isinstance(annotation, type):
         return class_schema(annotation)
     raise invalid(f"no JSON Schema for the type {annotation!r}", "use types of JSON, dataclasses or pydantic models")
+
+
+def root_schema_of(annotation: Any) -> dict[str, Any]:
+    """Returns the JSON Schema of an annotated type as a document of its own: its definitions are at the top."""
+    definitions: dict[str, Any] = {}
+    schema = hoisted(schema_of(annotation), definitions)
+    return {**schema, "$defs": definitions} if definitions else dict(schema)
+
+
+def hoisted(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Moves the definitions of a schema and of its parts into `definitions`."""
+    if isinstance(schema, list):
+        return [hoisted(part, definitions) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    for name, definition in schema.get("$defs", {}).items():
+        definitions[name] = hoisted(definition, definitions)
+    return {name: hoisted(part, definitions) for name, part in schema.items() if name != "$defs"}
 
 
 def annotated(args: tuple[Any, ...]) -> dict[str, Any]:

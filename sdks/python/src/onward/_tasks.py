@@ -38,18 +38,22 @@ def current_attempt() -> Attempt:
     job = CURRENT.get()
     if job is None:
         hint = "call it in the function of a step; functions of tasks take a `TaskCtx`"
-        raise ContextMisused("no step is running here", code="context_misused", hint=hint)
+        raise ContextMisused("no step is running here", hint=hint)
     return Attempt(job[1], job[2], job[3], job[4])
 
 
 class TaskCtx:
     """One attempt of a task: the first parameter of a task function that wants it."""
 
-    __slots__ = ("_bridge", "_job", "attempt", "idempotency_key", "traceparent")
+    __slots__ = ("_bridge", "_is_muted", "_job", "attempt", "idempotency_key", "run_id", "traceparent")
 
     def __init__(self, bridge: Bridge, job: int, info: dict[str, Any]) -> None:
         self._bridge = bridge
         self._job = job
+        #: A middleware drops what the attempt streams.
+        self._is_muted = False
+        #: The id of the run that scheduled the task.
+        self.run_id: str = info.get("run") or ""
         #: 1, 2, ..
         self.attempt: int = info["attempt"]
         #: The same for every attempt of this task.
@@ -62,7 +66,9 @@ class TaskCtx:
 
     def stream(self, frame: Any) -> None:
         """Sends a frame to those who read the stream of the run."""
-        self._report("stream", arguments(frame=raw(frame)))
+        text = arguments(frame=raw(frame))
+        if not self._is_muted:
+            self._report("stream", text)
 
     def spend(self, **line: Any) -> None:
         """Adds a line to the ledger of the run, for example `spend(cost_micros=1500)`."""

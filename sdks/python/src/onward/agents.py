@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, NoReturn, TypeVar, Union, overload
 
 from ._ctx import Ctx, name_of
-from ._definitions import Task, Workflow, invalid, is_async, retry_json
-from ._errors import ValueInvalid
+from ._definitions import Memo, Task, Workflow, is_async, memo_json, retry_json
+from ._errors import ValueInvalid, invalid
 from ._json import arguments, converter, encode, milliseconds, raw, type_hints
 from ._loop import Call
 from ._schema import schema_of_parameters
@@ -223,9 +224,13 @@ class AgentCtx(Ctx):
         ask: str | None = None,
         at: str | None = None,
         truncate_at: int | None = None,
+        memo: Memo | timedelta | float | None = None,
         extra: dict[str, Any] | None = None,
     ) -> Call[ModelReply]:
-        """Sends the conversation to a model; the attempt runs in a worker, and its text streams while it arrives."""
+        """Sends the conversation to a model; the attempt runs in a worker, and its text streams while it arrives.
+
+        `memo`: for how long the answer to an equal call of another run is used again.
+        """
         args = arguments(
             model=model,
             system=system,
@@ -236,6 +241,7 @@ class AgentCtx(Ctx):
             ask=ask,
             at=at,
             truncate_at=truncate_at,
+            memo=memo_json(memo),
             extra={name: encode(value) for name, value in (extra or {}).items()},
         )
         return self._run.wait("llm", args, ModelReply)  # type: ignore[no-any-return]

@@ -17,6 +17,7 @@ from ._ctx import convert_of, input_of, name_of
 from ._definitions import Task, Workflow
 from ._errors import Failure
 from ._json import Convert, Raw, arguments, encode, failure_json, milliseconds, raw
+from .middleware import Middleware
 
 O = TypeVar("O")
 T = TypeVar("T")
@@ -99,8 +100,16 @@ class Outcome(Generic[O]):
 class Script(Generic[O]):
     """A run of a workflow, and what happens to it. Each method returns the script."""
 
-    def __init__(self, workflow: Workflow[Any, O], input: Any = None, *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        workflow: Workflow[Any, O],
+        input: Any = None,
+        *,
+        id: str | None = None,
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
         self._workflow = workflow
+        self._middleware = middleware
         self._input = input_of("workflow", workflow, input)
         self._id = id
         self._steps: dict[str, list[Raw]] = {}
@@ -145,9 +154,12 @@ class Script(Generic[O]):
 
     # ---- what happens ----
 
-    def approve(self, name: str, *, after: timedelta | float = 0) -> Script[O]:
-        """Approves an approval that long after its request; the last decision repeats."""
-        self._approvals.setdefault(name, []).append({"approved": True, "after_ms": milliseconds(after)})
+    def approve(self, name: str, *, answer: Any = None, after: timedelta | float = 0) -> Script[O]:
+        """Approves an approval that long after its request, with the answer that it requires; the last decision repeats."""
+        decision: dict[str, Any] = {"approved": True, "after_ms": milliseconds(after)}
+        if answer is not None:
+            decision["answer"] = answer
+        self._approvals.setdefault(name, []).append(decision)
         return self
 
     def reject(self, name: str, feedback: str = "", *, after: timedelta | float = 0) -> Script[O]:
@@ -225,7 +237,7 @@ class Script(Generic[O]):
             generations=self._generations,
             check=check,
         )
-        return Outcome(ask([self._workflow], self._functions, "script", args), convert_of(self._workflow))
+        return Outcome(ask([self._workflow], self._functions, "script", args, self._middleware), convert_of(self._workflow))
 
 
 def scripted(value: Any) -> Raw:
@@ -239,23 +251,30 @@ def array(items: Sequence[str]) -> str:
 
 
 def replay(
-    workflow: Workflow[Any, Any], run_id: str, log: list[dict[str, Any]], *, earlier: Sequence[list[dict[str, Any]]] = ()
+    workflow: Workflow[Any, Any],
+    run_id: str,
+    log: list[dict[str, Any]],
+    *,
+    earlier: Sequence[list[dict[str, Any]]] = (),
+    middleware: Sequence[Middleware] = (),
 ) -> None:
     """Replays a recorded log against the code of today, without executing anything; raises `Divergence`.
 
     `log` is what `await run.log()` returned, or a log of `Outcome.logs` (its run has the id `test`, unless the script sets one).
     """
     args = arguments(kind=workflow.name, run=run_id, records=log, earlier=list(earlier) or None)
-    report = ask([workflow], [], "replay", args)
+    report = ask([workflow], [], "replay", args, middleware)
     if report is not None:
         raise Divergence(report)
 
 
-def ask(workflows: list[Workflow[Any, Any]], tasks: list[Task[Any, Any]], verb: str, args: str) -> Any:
+def ask(
+    workflows: list[Workflow[Any, Any]], tasks: list[Task[Any, Any]], verb: str, args: str, middleware: Sequence[Middleware]
+) -> Any:
     """Makes one request of the test kit, in an event loop of its own."""
 
     async def request() -> Any:
-        async with Onward.in_memory(workflows=workflows, tasks=tasks, threads=1) as onward:
+        async with Onward.in_memory(workflows=workflows, tasks=tasks, middleware=middleware, threads=1) as onward:
             return await onward.host.request(verb, args)
 
     try:

@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 from agents import Agent, FunctionTool, ModelProvider, OpenAIChatCompletionsModel, RunConfig, Runner, SQLiteSession, function_tool
 from agents.mcp import MCPServer
+from checks import (
+    check_a_tool_in_workflow_code_uses_ctx,
+    check_tools_run_side_by_side,
+    check_watchers_receive_a_streamed_answer,
+)
 from conftest import opened, paused_message
 from mcp.types import CallToolResult, Tool
 from openai import AsyncOpenAI
-from scripted import URL, Watcher, calls, fails, forget, last_messages, request_count, says, steps
+from scripted import URL, calls, fails, forget, last_messages, request_count, says, steps
 
 from onward import Ctx, RunFailed, workflow
 from onward.contrib import openai_agents
@@ -75,13 +80,7 @@ async def test_tools_of_one_turn_run_side_by_side() -> None:
         await both.wait()
         return name
 
-    calls(("meet", {"name": "a"}), ("meet", {"name": "b"}))
-    says("met")
-    answer = answering(agent(meet))
-    async with opened(answer) as onward:
-        run = await onward.start(answer, "go")
-        assert await run.result() == "met"
-    assert [message["content"] for message in last_messages()[-2:]] == ["a", "b"]
+    await check_tools_run_side_by_side(answering(agent(meet)))
 
 
 async def test_a_plain_function_is_a_tool_and_its_error_goes_to_the_model() -> None:
@@ -173,7 +172,6 @@ async def test_a_model_is_found_by_name_in_a_step() -> None:
 
 
 async def test_watchers_receive_a_streamed_answer_before_it_is_recorded() -> None:
-    text = "It rains, and it will rain for some days."
     guide = agent()
 
     @workflow("answer")
@@ -184,15 +182,7 @@ async def test_watchers_receive_a_streamed_answer_before_it_is_recorded() -> Non
             pass
         return str(result.final_output)
 
-    says(text, chunk_delay_ms=20)
-    async with opened(answer) as onward:
-        run = await onward.start(answer, "How is it?")
-        async with Watcher(run) as watcher:
-            await run.signal("go")
-            assert await run.result() == text
-    assert watcher.text() == text
-    assert watcher.before_result is not None and watcher.before_result > 1
-    assert request_count() == 1
+    await check_watchers_receive_a_streamed_answer(answer)
 
 
 async def test_a_model_call_is_repeated_if_that_may_help() -> None:
@@ -227,15 +217,7 @@ async def test_a_tool_in_workflow_code_uses_ctx() -> None:
         guide = agent(openai_agents.in_workflow(ask_person))
         return str((await Runner.run(guide, question)).final_output)
 
-    calls(("ask_person", {"question": "May I?"}))
-    says("I may.")
-    async with opened(answer) as onward:
-        run = await onward.start(answer, "go")
-        await run.wait(status="waiting")
-        await run.signal("reply", "You may.")
-        assert await run.result() == "I may."
-        assert await steps(run) == ["model scripted"] * 2
-    assert last_messages()[-1]["content"] == "You may."
+    await check_a_tool_in_workflow_code_uses_ctx(answer, steps_of_run=["model scripted"] * 2)
 
 
 async def test_what_does_io_in_workflow_code_is_refused() -> None:

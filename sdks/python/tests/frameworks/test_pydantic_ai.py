@@ -5,13 +5,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from checks import (
+    check_a_tool_in_workflow_code_uses_ctx,
+    check_tools_run_side_by_side,
+    check_watchers_receive_a_streamed_answer,
+)
 from conftest import opened
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from openai import AsyncOpenAI
-from scripted import URL, Watcher, calls, fails, forget, last_messages, request_count, says, steps
+from scripted import URL, calls, fails, forget, last_messages, request_count, says, steps
 
 from onward import Ctx, RunFailed, workflow
 from onward.contrib.pydantic_ai import OnwardDurability
@@ -98,12 +103,7 @@ async def test_tools_of_one_turn_run_side_by_side() -> None:
         await both.wait()
         return name
 
-    calls(("meet", {"name": "a"}), ("meet", {"name": "b"}))
-    says("met")
-    answer = answering(guide)
-    async with opened(answer) as onward:
-        assert await (await onward.start(answer, "go")).result() == "met"
-    assert [message["content"] for message in last_messages()[-2:]] == ["a", "b"]
+    await check_tools_run_side_by_side(answering(guide))
 
 
 async def test_typed_output_and_retries_that_a_tool_asks_for() -> None:
@@ -132,7 +132,6 @@ async def test_typed_output_and_retries_that_a_tool_asks_for() -> None:
 
 
 async def test_watchers_receive_a_streamed_answer_before_it_is_recorded() -> None:
-    text = "It rains, and it will rain for some days."
     guide = agent(emit="model")
 
     @workflow("answer")
@@ -140,15 +139,7 @@ async def test_watchers_receive_a_streamed_answer_before_it_is_recorded() -> Non
         await ctx.signal("go").recv()
         return (await guide.run(question)).output
 
-    says(text, chunk_delay_ms=20)
-    async with opened(answer) as onward:
-        run = await onward.start(answer, "How is it?")
-        async with Watcher(run) as watcher:
-            await run.signal("go")
-            assert await run.result() == text
-    assert watcher.text() == text
-    assert watcher.before_result is not None and watcher.before_result > 1
-    assert request_count() == 1
+    await check_watchers_receive_a_streamed_answer(answer)
 
 
 async def test_a_request_is_repeated_if_that_may_help_and_fails_the_run_if_not() -> None:
@@ -176,14 +167,7 @@ async def test_a_tool_in_workflow_code_uses_ctx() -> None:
     async def answer(ctx: Ctx, question: str) -> Any:
         return (await guide.run(question, deps=ctx)).output
 
-    calls(("ask_person", {"question": "May I?"}))
-    says("I may.")
-    async with opened(answer) as onward:
-        run = await onward.start(answer, "go")
-        await run.wait(status="waiting")
-        await run.signal("reply", "You may.")
-        assert await run.result() == "I may."
-    assert last_messages()[-1]["content"] == "You may."
+    await check_a_tool_in_workflow_code_uses_ctx(answer, steps_of_run=["guide__model.request"] * 2)
 
 
 async def test_outside_of_workflows_the_agent_is_that_of_the_framework() -> None:

@@ -20,7 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::draft::{Drafts, NewText};
 use super::editor::Typed;
-use super::question::{ApprovalQuestion, answer};
+use super::question::ApprovalQuestion;
 use super::render::{EntryPart, parts};
 use super::screen::Screen;
 use super::stream::{Action, ActionQueue, CANCELED_HERE, Listener, RETRY_DELAY, StreamEvent, listen};
@@ -236,7 +236,7 @@ impl ChatSession {
             return self.command(command).await;
         }
         if let Some(question) = self.questions.front()
-            && let Some(decide) = answer(message, self.by.as_deref())
+            && let Some(decide) = question.decision(message, self.by.as_deref())
         {
             let call = question.call.clone();
             self.questions.pop_front();
@@ -513,7 +513,13 @@ impl ChatSession {
         if let Some(bytes) = question.bytes() {
             self.screen.exact(&bytes)?;
         }
-        self.screen.line("? y or n, with an optional reason")?;
+        match question.schema() {
+            None => self.screen.line("? y or n, with an optional reason")?,
+            Some(schema) => {
+                self.screen.exact(&schema)?;
+                self.screen.line("? y with an answer in JSON that fits this schema, or n with an optional reason")?;
+            }
+        }
         Ok(self.screen.prompt("y/n> ")?)
     }
 

@@ -110,8 +110,7 @@ impl Action {
     async fn perform(&self, connection: &Connection, key: &RunKey) -> Result<(), RuntimeError> {
         match self.clone() {
             Action::Start { kind, input, seed } => {
-                let (run, version, signal, attributes, trace, budget) = (key.clone(), None, None, Vec::new(), None, None);
-                let start = StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget };
+                let start = StartRequest::new(key.clone(), kind, input, seed);
                 connection.start_run(start).await.map(drop)
             }
             Action::Message { text, id } => {

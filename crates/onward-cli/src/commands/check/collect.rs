@@ -21,7 +21,8 @@ use crate::output::Progress;
 /// Page size of run lists.
 const PAGE: usize = 1_000;
 
-const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, Status::Paused];
+/// The statuses of runs that have not ended.
+pub const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, Status::Paused];
 
 /// Writes the selected runs to a file, one per line, and returns their number.
 pub async fn collect(args: &CheckArgs, global: &Global, to: &Path) -> Result<u64> {

@@ -2,7 +2,7 @@
 //!
 //! Collects logs, starts the program in a mode that only replays them ([`onward::check`]), and shows the verdicts.
 
-mod collect;
+pub(crate) mod collect;
 mod program;
 
 use std::collections::BTreeMap;

@@ -69,7 +69,7 @@ fn ask_terminal(title: &str) -> Result<Option<bool>> {
 
 pub async fn decide(data: &Path, id: &str, approved: bool, decision_id: String) -> Result<()> {
     let call = CallRef::parse(&Namespace::default(), id)?;
-    let decide = Decide { approved, feedback: None, decided_by: None, decision_id };
+    let decide = Decide { approved, feedback: None, decided_by: None, answer: None, decision_id };
     open_to_write(data)?.decide_approval(&call, decide).await?;
     Ok(())
 }

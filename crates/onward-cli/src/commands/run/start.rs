@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use onward_core::api::{Signal, StartRequest};
+use onward_core::time::millis;
 use onward_core::{ErrorCode, Name, RunKey};
 use onward_runtime::RuntimeError;
 
@@ -14,7 +15,7 @@ use crate::connection::Connection;
 use crate::error::{Exit, Mistake, RUN_FAILED};
 use crate::output::document::{Outcome, Receipt, Run, StartedRun};
 use crate::output::{escape, print, print_json, print_stderr};
-use crate::{budget, new_id};
+use crate::{budget, new_id, span};
 
 /// Minimum timeout, so that `--timeout 0` still finds an existing result.
 const TIMEOUT_MIN: Duration = Duration::from_millis(50);
@@ -38,6 +39,9 @@ pub struct StartArgs {
     /// Budget of the run: tokens=N, cost=DOLLARS, turns=N or seconds=N (repeatable)
     #[arg(long, value_name = "LIMIT")]
     budget: Vec<String>,
+    /// Cancel the run after this time, pauses not counted: 90s, 2h, 3d
+    #[arg(long, value_name = "DURATION", value_parser = span::parse_positive)]
+    deadline: Option<Duration>,
     /// Send a signal with the start; the payload is JSON or @FILE
     #[arg(long, value_name = "NAME=JSON")]
     signal: Option<String>,
@@ -88,7 +92,8 @@ pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
     }
     let key = connection.key(&args.id.unwrap_or_else(new_id::run))?;
     let seed = new_id::random_u64();
-    let start = StartRequest { run: key.clone(), kind, version, input, seed, signal, attributes, trace: None, budget };
+    let (run, trace, deadline_ms) = (key.clone(), None, args.deadline.map(millis));
+    let start = StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget, deadline_ms };
     let started = connection.start_run(start).await?;
     let id = escape::text(key.id.as_str());
     if !args.wait {

@@ -64,6 +64,7 @@ fn row(timeline: &Timeline, call: &TimelineCall, width: usize) -> Vec<Cell> {
     let (from, until) = (begin(timeline, call), call.ended_at.unwrap_or(timeline.ended_at.unwrap_or(timeline.now)));
     let name = call.name.as_ref().map_or("", |name| name.as_str());
     let name = call.child.as_ref().map_or_else(|| name.to_owned(), |child| format!("{name} ({child})"));
+    let name = call.memo_from.as_ref().map_or(name.clone(), |from| format!("{name} (from run {from})"));
     let tries = call.attempts.last().map(|attempt| attempt.attempt.to_string()).unwrap_or_default();
     let status = Cell::new(call.status.as_str());
     let status = match call.status {

@@ -60,5 +60,5 @@ fn an_unknown_line_is_reported_with_its_number() {
 
 #[test]
 fn words_are_as_far_apart_as_their_letters() {
-    assert_eq!(["", "url", "urls", "lru"].map(|word| distance(word, "url")), [3, 0, 1, 2]);
+    assert_eq!(["", "url", "urls", "lru"].map(|word| levenshtein(word, "url")), [3, 0, 1, 2]);
 }

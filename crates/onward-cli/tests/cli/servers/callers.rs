@@ -144,7 +144,8 @@ impl Callers {
             let waits = self.insist("approvals", async |client| client.list_approvals().await).await;
             for wait in waits {
                 let call = CallRef::from(&wait).to_string();
-                let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "torture".to_owned() };
+                let decide =
+                    Decide { approved: true, feedback: None, decided_by: None, answer: None, decision_id: "torture".to_owned() };
                 self.insist(&call, async |client| client.decide_approval(&call, decide.clone()).await).await;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -56,7 +56,8 @@ async fn wait_for_all(runs: Vec<(u64, RunHandle<u64>)>) -> Result<()> {
 async fn decide_all(onward: &Onward, side: &Side) -> Result<()> {
     loop {
         for wait in onward.list_approvals().await? {
-            let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "torture".to_owned() };
+            let decide =
+                Decide { approved: true, feedback: None, decided_by: None, answer: None, decision_id: "torture".to_owned() };
             onward.decide_approval(&CallRef::from(&wait).to_string(), decide).await?;
             side.ack("decide", wait.run.id.as_str())?;
         }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::content::{EffectOf, Identity, LivePath, NumberedCall, answered_call_id, call_id_of, effect_of, subject};
 use crate::engine::matching::describe;
 use crate::log::event::{ApprovalDecided, CallAdopted};
-use crate::{CallId, Event, Index, Record, RunId};
+use crate::{CallId, Event, Hash, Index, Record, RunId};
 
 /// The maximum number of characters of a decision's feedback in a message.
 const FEEDBACK_CHARS_MAX: usize = 200;
@@ -35,9 +35,12 @@ pub(in crate::engine) struct AbandonedCalls {
     accepted: BTreeSet<CallId>,
 }
 
+/// Whether it was approved, and the hash of the structured answer.
+type Verdict = (bool, Option<Hash>);
+
 /// The decision of a person.
 struct Decided {
-    approved: bool,
+    verdict: Verdict,
     words: String,
 }
 
@@ -68,12 +71,13 @@ impl AbandonedCalls {
 
     /// Records the decision of a person.
     pub fn decided(&mut self, decision: &ApprovalDecided) {
-        let ApprovalDecided { call_id, approved, feedback, decided_by, .. } = decision;
+        let ApprovalDecided { call_id, approved, feedback, decided_by, answer, .. } = decision;
+        let verdict = (*approved, answer.as_ref().map(Hash::of));
         let how = if *approved { "was approved" } else { "was DECLINED" };
         let by = decided_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let why = feedback.as_ref().map(|why| format!(" ({})", why.chars().take(FEEDBACK_CHARS_MAX).collect::<String>()));
         let words = format!("{how}{by}{}", why.unwrap_or_default());
-        self.decided.insert(call_id.clone(), Decided { approved: *approved, words });
+        self.decided.insert(call_id.clone(), Decided { verdict, words });
     }
 
     /// Records the event if it is an approval request.
@@ -141,8 +145,8 @@ impl AbandonedCalls {
     /// among them if the code has requested the same approval again and got the same decision.
     pub fn unmatched_effects(&self) -> Vec<(CallId, String)> {
         let decisions =
-            self.requested.iter().filter_map(|(call_id, subject)| Some((*subject, self.decided.get(call_id)?.approved)));
-        let mut decisions: Vec<(Identity, bool)> = decisions.collect();
+            self.requested.iter().filter_map(|(call_id, subject)| Some((*subject, self.decided.get(call_id)?.verdict)));
+        let mut decisions: Vec<(Identity, Verdict)> = decisions.collect();
         let mut effect = |found: &Abandoned| {
             let may_have = || Some("may have had an effect".to_owned());
             match found.effect {
@@ -152,7 +156,7 @@ impl AbandonedCalls {
                     let decided = self.decided.get(&found.call_id)?;
                     let again = found
                         .subject
-                        .and_then(|subject| decisions.iter().position(|decision| *decision == (subject, decided.approved)));
+                        .and_then(|subject| decisions.iter().position(|decision| *decision == (subject, decided.verdict)));
                     match again {
                         Some(again) => {
                             decisions.swap_remove(again); // each matches once

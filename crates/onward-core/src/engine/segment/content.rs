@@ -85,7 +85,8 @@ fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
     Some(Hash::of_parts(&[tag, name.as_bytes(), &content.0]))
 }
 
-/// Returns the subject of an approval, without its wording: its name, the data shown, and the data that the decision is bound to.
+/// Returns the subject of an approval, without its wording: its name, the data shown, the data that the decision is bound to, and
+/// the schema of its answer: an answer to another question is none.
 pub(super) fn subject(event: &Event) -> Option<Identity> {
     let Event::ApprovalRequested(event) = event else { return None };
     Some(subject_of(event))
@@ -93,7 +94,11 @@ pub(super) fn subject(event: &Event) -> Option<Identity> {
 
 fn subject_of(event: &ApprovalRequested) -> Identity {
     let show = event.show.as_ref().map(Hash::of).unwrap_or_default();
-    Hash::of_parts(&[event.name.as_str().as_bytes(), &show.0, &event.bound_to.unwrap_or_default().0])
+    let (name, bound_to) = (event.name.as_str().as_bytes(), event.bound_to.unwrap_or_default());
+    match event.answer_schema.as_ref().map(Hash::of) {
+        None => Hash::of_parts(&[name, &show.0, &bound_to.0]),
+        Some(schema) => Hash::of_parts(&[name, &show.0, &bound_to.0, &schema.0]),
+    }
 }
 
 pub(super) fn step_identity(name: &Name, input_hash: Option<Hash>) -> Identity {

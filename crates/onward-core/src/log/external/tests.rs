@@ -35,7 +35,7 @@ fn a_log_from_outside_goes_on_where_its_engine_stood() {
     for bad in [events(u64::MAX, &["4"]), events(2, &["4"]), state(Status::Pending)] {
         assert!(wrong_append(&with(bad.into())).is_some());
     }
-    assert!(wrong_append(&with(CancelRequested { reason: String::new() }.into())).is_some());
+    assert!(wrong_append(&with(CancelRequested::new(String::new()).into())).is_some());
 }
 
 /// A run and its log, as in a store.
@@ -146,7 +146,7 @@ fn neither_form_of_run_takes_what_is_for_the_other() {
     let mut bench = Bench::new();
     let signal = SignalReceived { name: name("paid"), payload: json("1"), signal_id: None, sender: None };
     assert_eq!(bench.append(signal), Err(Refusal::External { key: key() }));
-    assert_eq!(bench.append(CancelRequested { reason: String::new() }), Err(Refusal::External { key: key() }));
+    assert_eq!(bench.append(CancelRequested::new(String::new())), Err(Refusal::External { key: key() }));
 
     let mut started = NewRun::external(key(), events(0, &[]), None).started;
     started.is_external = false;

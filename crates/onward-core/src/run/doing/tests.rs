@@ -81,6 +81,7 @@ fn each_wait_has_its_words() {
         deadline,
         bound_to: None,
         not_by_requester: false,
+        answer_schema: None,
     };
     let cases: [(Event, &str); 9] = [
         (awaited(0, "payment"), "Waits for the signal payment since T"),
@@ -158,7 +159,7 @@ fn a_paused_run_says_why() {
 
 #[test]
 fn an_open_run_names_a_requested_cancellation() {
-    let run = script(vec![]).commit(vec![awaited(0, "paid")]).input(CancelRequested { reason: "too late".to_owned() });
+    let run = script(vec![]).commit(vec![awaited(0, "paid")]).input(CancelRequested::new("too late".to_owned()));
     let shown = said(&run, &[]);
     assert!(shown.ends_with("; cancellation was requested: too late"), "{shown}");
 }
@@ -170,7 +171,7 @@ fn a_closed_run_says_how_it_ended() {
     let failure = Failure::fatal("declined").with_code("declined");
     assert_eq!(ended(RunFailed { failure, attempts: None }.into()), "Failed at T with declined");
     assert_eq!(ended(RunContinued { input: Payload::null(), checkpoint: None }.into()), "Continued as its next generation at T");
-    let run = script(vec![]).input(CancelRequested { reason: "late".to_owned() });
+    let run = script(vec![]).input(CancelRequested::new("late".to_owned()));
     let run = run.commit(vec![RunCanceled { failure: Failure::canceled("late") }.into()]);
     assert_eq!(said(&run, &[]), "Was canceled at 1970-01-01T00:00:01.002Z: late");
     let terminated = |reset_to| {

@@ -54,7 +54,7 @@ fn an_append_is_its_events_and_its_state_wherever_it_was_meant_to_go() {
 fn another_id_has_lost_whatever_its_content() {
     let answer = |who: &str, approved| {
         let (call_id, decision_id) = (CallId::root(0), who.to_owned());
-        let event = ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id };
+        let event = ApprovalDecided { call_id, approved, feedback: None, decided_by: None, answer: None, decision_id };
         IdempotencyRecord::answer(&event.into(), 0, &CallId::root(0), who)
     };
     let first = answer("anna", true);

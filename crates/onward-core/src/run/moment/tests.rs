@@ -21,7 +21,7 @@ fn order() -> Script {
         .commit(vec![consumed.into(), set(3, "paid")])
         .input(RunPaused::because(PauseReason::Requested, "lunch"))
         .input(RunResumed::default())
-        .input(CancelRequested { reason: "late".to_owned() })
+        .input(CancelRequested::new("late".to_owned()))
         .commit(vec![completed()])
 }
 

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{CallStatus, CallType, Calls, INPUT_BYTES_MAX, TimelineCall};
-use crate::log::event::{AttemptRan, ChildAgain, RunStarted, StepCompleted, StepFailed, TaskAttemptEnded, UpdateReceived};
+use crate::log::event::{
+    AttemptRan, ChildAgain, MemoAnswered, RunStarted, StepCompleted, StepFailed, TaskAttemptEnded, TaskScheduled, UpdateReceived,
+};
 use crate::run::ancestry::Ancestry;
+use crate::run::memo::MemoCallType;
 use crate::run::view::AbandonedCommits;
 use crate::{CallId, Event, Failure, Index, Name, Payload, Record, RunId, RunKey, Timestamp};
 
@@ -80,10 +83,17 @@ impl Fold {
 
     /// Takes an event that opens a call.
     fn take_request(&mut self, event: &Event) {
-        use CallStatus::{Queued, Running, Waiting};
+        use CallStatus::{Running, Waiting};
         match event {
+            Event::MemoRequested(event) => {
+                let of_type = match event.of_type {
+                    MemoCallType::Step => CallType::Step,
+                    MemoCallType::Task => CallType::of_task(&event.name),
+                };
+                self.open(&event.call_id, of_type, Some(&event.name), Waiting);
+            }
             Event::TaskScheduled(event) => {
-                self.open(&event.call_id, CallType::of_task(&event.kind), Some(&event.kind), Queued);
+                self.queue_task(event);
                 self.set_input(&event.call_id, Some(&event.input));
             }
             Event::TimerStarted(event) => self.wait(&event.call_id, CallType::Timer, None, Some(event.due_at)),
@@ -134,6 +144,8 @@ impl Fold {
                 self.fail(&event.call_id, event.attempts, &event.failure);
             }
             Event::TimerFired(event) => self.timer_fired(&event.call_id),
+            Event::MemoAnswered(event) => self.memo_answered(event),
+            Event::MemoReleased(event) => self.memo_released(&event.call_id),
             Event::SignalConsumed(event) => self.end(&event.call_id, Completed),
             Event::ApprovalDecided(event) => self.end(&event.call_id, Completed),
             Event::PromiseResolved(event) => self.settle(&event.call_id, event.result.as_ref().err()),
@@ -177,6 +189,7 @@ impl Fold {
             deadline: None,
             input: None,
             abandoned: self.is_abandoned,
+            memo_from: None,
         });
         self.calls.len() - 1
     }
@@ -286,6 +299,36 @@ impl Fold {
         if let Some(line) = self.line(&event.call_id) {
             line.attempt(event.attempt).failure = Some(event.failure.clone());
             (line.status, line.deadline) = (CallStatus::Retrying, Some(retry_at));
+        }
+    }
+
+    /// Queues a task, on the line of its memo if it has one.
+    fn queue_task(&mut self, event: &TaskScheduled) {
+        let at = self.at;
+        match self.line(&event.call_id) {
+            Some(line) => (line.status, line.queued_at, line.started_at) = (CallStatus::Queued, Some(at), None),
+            None => self.open(&event.call_id, CallType::of_task(&event.kind), Some(&event.kind), CallStatus::Queued),
+        }
+    }
+
+    fn memo_answered(&mut self, event: &MemoAnswered) {
+        let at = self.at;
+        let Some(line) = self.line(&event.call_id).filter(|line| line.status.is_open()) else { return };
+        match &event.hit {
+            Some(hit) => {
+                line.memo_from = Some(hit.from.clone());
+                line.end(CallStatus::Completed, at);
+            }
+            None if line.r#type == CallType::Step => line.status = CallStatus::Running,
+            None => line.status = CallStatus::Queued,
+        }
+    }
+
+    /// Ends a call that was dropped while it waited for its memo.
+    fn memo_released(&mut self, call_id: &CallId) {
+        let at = self.at;
+        if let Some(line) = self.line(call_id).filter(|line| line.status == CallStatus::Waiting) {
+            line.end(CallStatus::Canceled, at);
         }
     }
 

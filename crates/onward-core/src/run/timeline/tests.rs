@@ -243,7 +243,7 @@ fn the_end_of_a_log_ends_its_open_calls() {
     let reset = TerminateRequested { reason: String::new(), reset_to: RunId::new("order-2").ok() };
     let ended = [
         open().commit(vec![completed()]),
-        open().input(CancelRequested { reason: "late".to_owned() }).commit(vec![canceled.into()]),
+        open().input(CancelRequested::new("late".to_owned())).commit(vec![canceled.into()]),
         open().commit(vec![handed_off.into()]),
         open().input(reset),
     ];

@@ -10,17 +10,7 @@ use crate::{Options, StartRequest};
 
 async fn start(runtime: &Runtime, id: &str) -> RunKey {
     let run = RunKey::new(Default::default(), RunId::new(id).unwrap());
-    let start = StartRequest {
-        run,
-        kind: Name::new("order").unwrap(),
-        version: None,
-        input: Payload::null(),
-        seed: 7,
-        signal: None,
-        attributes: Vec::new(),
-        trace: None,
-        budget: None,
-    };
+    let start = StartRequest::new(run, Name::new("order").unwrap(), Payload::null(), 7);
     runtime.start_run(start).await.unwrap().head.key
 }
 

@@ -130,10 +130,12 @@ fn a_resolved_interrupt_is_approved_only_if_its_payload_approves_it() {
         let resume: Resume = serde_json::from_value(json!({"interruptId": "i", "status": status, "payload": payload})).unwrap();
         resume.decision()
     };
-    assert_eq!(decision("resolved", json!({"approved": true})).unwrap(), (true, None));
-    assert_eq!(decision("resolved", json!(true)).unwrap(), (true, None));
-    assert_eq!(decision("resolved", json!({"approved": false, "feedback": "no"})).unwrap(), (false, Some("no".to_owned())));
-    assert_eq!(decision("resolved", json!(false)).unwrap(), (false, None));
+    assert_eq!(decision("resolved", json!({"approved": true})).unwrap(), (true, None, None));
+    assert_eq!(decision("resolved", json!(true)).unwrap(), (true, None, None));
+    let answered = decision("resolved", json!({"approved": true, "answer": {"n": 1}})).unwrap();
+    assert_eq!(answered, (true, None, Some(Payload::json(&json!({"n": 1})).unwrap())));
+    assert_eq!(decision("resolved", json!({"approved": false, "feedback": "no"})).unwrap(), (false, Some("no".to_owned()), None));
+    assert_eq!(decision("resolved", json!(false)).unwrap(), (false, None, None));
     assert!(!decision("cancelled", json!({"approved": true})).unwrap().0);
     for unreadable in
         [json!(null), json!({}), json!({"approved": "no"}), json!({"approved": 0}), json!({"approve": false}), json!("false")]

@@ -29,6 +29,8 @@ bodies! {
         #[serde(default)]
         attributes: BTreeMap<String, PlainValue> as Attributes,
         budget: Option<WrittenBudget>,
+        /// Time after which the run is canceled; time while it is paused does not count.
+        deadline_ms: Option<u64>,
     }
 
     pub(crate) struct SignalBody as SendSignal {
@@ -63,15 +65,17 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let body: StartBody = request.json().await?;
     let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(request.server.runtime().clock().now())))?;
     let start = StartRequest {
-        run: RunKey::new(request.by.namespace.clone(), id),
-        kind: Name::new(body.kind)?,
         version: body.version.map(Name::new).transpose()?,
-        input: payload(body.input),
-        seed: new_id::random_u64(),
         signal: body.signal.map(SignalBody::read).transpose()?,
         attributes: attributes(body.attributes)?,
-        trace: None,
         budget: body.budget.map(Budget::from),
+        deadline_ms: body.deadline_ms,
+        ..StartRequest::new(
+            RunKey::new(request.by.namespace.clone(), id),
+            Name::new(body.kind)?,
+            payload(body.input),
+            new_id::random_u64(),
+        )
     };
     let started = request.execute::<verb::StartRun>(start).await?;
     let id = &started.head.key.id;

@@ -150,6 +150,7 @@ fn content(key: &RunKey, content: &StreamContent) -> Map<String, Value> {
                     "id": call(key, approval.generation, &request.call_id), "name": request.name, "title": request.title,
                     "description": request.description, "show": request.show, "deciders": request.deciders,
                     "not_by_requester": request.not_by_requester, "deadline": request.deadline,
+                    "answer_schema": request.answer_schema,
                 }),
             )
         }

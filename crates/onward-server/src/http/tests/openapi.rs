@@ -7,7 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_core::api::{ActivityReply, BulkVerb, CountsReply, PutAttachmentReply, Timeline, VersionsReply, WorkersReply};
+use onward_core::api::{
+    ActivityReply, BulkVerb, CountsReply, DefaultsReply, FlowsReply, InvalidateMemosReply, PutAttachmentReply, PutFlowReply,
+    Timeline, VersionsReply, WorkersReply,
+};
 use onward_core::log::codec::Field;
 use onward_core::log::schema::Schema;
 use onward_core::{ErrorCode, Event};
@@ -16,7 +19,9 @@ use serde_json::{Map, Value, json};
 
 use super::shape::{Shape, ShapeFn};
 use crate::auth::session;
-use crate::handlers::{approvals, bulk, claims, entries, external, kinds, operations, runs, servers, tasks, transfer};
+use crate::handlers::{
+    approvals, bulk, claims, entries, external, flows, kinds, memos, operations, runs, servers, tasks, transfer,
+};
 use crate::http::documents::{Approvals, DeletedRuns, Entries, EntryAnswer, OpenTasks, Partly, Receipt, Runs};
 use crate::http::routes::{Parameter, ROUTES, ResponseShape, Route};
 use crate::http::{diagnosis, documents};
@@ -29,6 +34,9 @@ const BODIES: &[&[ShapeFn]] = &[
     claims::BODIES,
     entries::BODIES,
     external::BODIES,
+    flows::BODIES,
+    kinds::BODIES,
+    memos::BODIES,
     runs::act::BODIES,
     runs::start::BODIES,
     session::BODIES,
@@ -72,6 +80,8 @@ const TAGS: &[(&str, &str, &[&str])] = &[
     ("approvals", "Approvals and promises that runs wait for", &["approvals", "promises"]),
     ("tasks", "Standalone tasks, and the queues of all tasks", &["tasks", "queues", "rate-limits"]),
     ("kinds", "Kinds of runs and tasks with their schemas", &["kinds"]),
+    ("flows", "Definitions of flows", &["flows"]),
+    ("memos", "Recorded results that calls use again", &["memos"]),
     ("workers", "Workers and their frames", &["workers", "drive"]),
     ("external", "Logs of external engines", &["external"]),
     ("webhooks", "Signed requests of other services", &["webhooks"]),
@@ -195,7 +205,17 @@ fn body_schemas() -> BTreeMap<String, Value> {
 /// Returns the schemas of documents, of replies of verbs and of events.
 fn document_schemas() -> BTreeMap<String, Value> {
     let mut schema = Schema::default();
-    let replies = [ActivityReply::proto, CountsReply::proto, PutAttachmentReply::proto, Timeline::proto, VersionsReply::proto];
+    let replies = [
+        ActivityReply::proto,
+        CountsReply::proto,
+        DefaultsReply::proto,
+        FlowsReply::proto,
+        InvalidateMemosReply::proto,
+        PutAttachmentReply::proto,
+        PutFlowReply::proto,
+        Timeline::proto,
+        VersionsReply::proto,
+    ];
     for add in replies.into_iter().chain([Event::proto, WorkersReply::proto]) {
         add(&mut schema);
     }

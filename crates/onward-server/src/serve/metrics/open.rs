@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use onward_core::memo::kept_for;
 use onward_core::task::TaskCount;
 use onward_core::{Name, Timestamp};
 use onward_runtime::Runtime;
@@ -52,11 +53,16 @@ impl OpenGauges {
 
 /// Returns the gauges of these counts.
 fn figures(counts: &OpenCounts, now: Timestamp) -> Vec<Figure> {
+    let is_shown = |kind: &Name| kept_for(kind).is_none();
     let mut by_kind: BTreeMap<&Name, u64> = BTreeMap::new();
-    counts.runs.iter().for_each(|((kind, _), count)| *by_kind.entry(kind).or_default() += count);
+    counts
+        .runs
+        .iter()
+        .filter(|((kind, _), _)| is_shown(kind))
+        .for_each(|((kind, _), count)| *by_kind.entry(kind).or_default() += count);
     let kinds: BTreeSet<&Name> = largest(by_kind).into_iter().collect();
     let mut runs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    for ((kind, status), count) in &counts.runs {
+    for ((kind, status), count) in counts.runs.iter().filter(|((kind, _), _)| is_shown(kind)) {
         let kind = if kinds.contains(kind) { kind.as_str() } else { OTHER };
         *runs.entry((kind, status.as_str())).or_default() += count;
     }

@@ -79,7 +79,7 @@ impl Scenario for Approval {
         let question = |view: &RunView| view.awaiting.iter().find(|awaited| awaited.kind == AwaitedKind::Approval).map(id);
         let view = insist(|| run.until(|view| question(view).is_some())).await;
         let approval_id = question(&view).expect("it was waited for");
-        let decide = || Decide { approved: true, feedback: None, decided_by: None, decision_id: "yes".to_owned() };
+        let decide = || Decide { approved: true, feedback: None, decided_by: None, answer: None, decision_id: "yes".to_owned() };
         insist(|| client.decide_approval(&approval_id, decide())).await;
         insist(|| run.until(|view| awaits(view, MESSAGE))).await;
         insist(|| run.message("thank you").id("thanks")).await;

@@ -11,6 +11,7 @@ mod dying;
 mod errand;
 mod left;
 mod plans;
+mod research;
 mod stage;
 mod turning;
 
@@ -28,6 +29,7 @@ use onward::prelude::*;
 use onward::{Builder, Status};
 use onward_store_embedded::EmbeddedStore;
 use plans::{Chance, Counted, Plan};
+use research::Research;
 use stage::{Actor, Begun, Calls, Life, Stage, StoreLocation, insist};
 use turning::Turning;
 
@@ -305,4 +307,15 @@ async fn an_agent_that_awaits_a_person_and_summarizes_may_crash_anywhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_agent_that_hands_over_may_crash_anywhere() {
     singles_and_doubles::<Turning>(8, in_memory).await;
+}
+
+/// The example of flows. Model calls and tasks are those of a test without a death.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flow_and_the_workers_of_its_steps_may_die_anywhere() {
+    singles_and_doubles::<Research>(4, in_memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_of_a_flow_may_die_over_a_directory() {
+    some::<Research>(4, 2, || Stage::served(StoreLocation::directory())).await;
 }

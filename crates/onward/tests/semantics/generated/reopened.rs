@@ -77,7 +77,7 @@ fn approve_again(world: &mut World) {
     assert!(world.input(RunResumed { budget: None }).is_err(), "it was not approved");
     for call_id in asks {
         let (approved, decision_id) = (true, "again".to_owned());
-        world.input(ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id }).unwrap();
+        world.input(ApprovalDecided { call_id, approved, feedback: None, decided_by: None, answer: None, decision_id }).unwrap();
     }
     world.input(RunResumed { budget: None }).unwrap();
 }

@@ -21,7 +21,7 @@ struct Golden {
 
 macro_rules! golden {
     ($($recorded:ident by $workflow:ident,)*) => {
-        &[Golden { name: "external", record: recording::external, replay: recording::read_external }, Golden {
+        &[Golden { name: "cell", record: recording::cell, replay: recording::read_cell }, Golden { name: "external", record: recording::external, replay: recording::read_external }, Golden {
             name: "agent",
             record: recording::agent,
             replay: |log| Replay::new("test", log).dep(true).against_agent(workflows::agent),
@@ -65,6 +65,7 @@ const GOLDEN: &[Golden] = golden! {
     open by waiting,
     retried by reopened,
     forked by reopened,
+    memos by memos,
 };
 
 fn directory() -> PathBuf {
@@ -135,7 +136,7 @@ fn a_recorded_log_replays_against_its_code() {
 #[test]
 fn a_recorded_log_does_not_replay_against_other_code() {
     // A branch from outside is decided without code.
-    let of_no_code = ["open", "terminated", "external", "branched"];
+    let of_no_code = ["open", "terminated", "external", "branched", "cell"];
     for stored in STORED.iter().filter(|stored| !of_no_code.contains(&stored.golden.name)) {
         assert!(Replay::new("test", &stored.log()).against(workflows::waiting).is_err(), "{}", stored.golden.name);
     }
@@ -173,7 +174,7 @@ every_event! {
     ChildCanceled SignalSent VersionChosen UpdateAnswered RunSuspended RunCompleted RunFailed RunCanceled RunContinued
     RetryRequested RunForked ResultRequested AttributeSet
     ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted ChildAwaited BranchRequested BudgetSet
-    ChildSettled
+    ChildSettled MemoRequested MemoAnswered MemoStored MemoReleased MemoAsked MemoSettled MemoReturned MemoInvalidated
 }
 
 #[test]

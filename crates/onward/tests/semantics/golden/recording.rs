@@ -5,12 +5,14 @@ use onward::testing::World;
 use onward_core::budget::{Budget, BudgetUse};
 use onward_core::conversation::OutsideEntry;
 use onward_core::event::{
-    ApprovalDecided, BranchRequested, CancelRequested, ChildCompleted, ChildFailed, ChildSettled, Divergence, OnParentClose,
-    ParentLink, PauseReason, PromiseResolved, ResultRequested, RunPaused, RunResumed, SignalReceived, TaskAttemptEnded,
-    TaskAttempted, TaskCompleted, TaskFailed, TerminateRequested, UpdateReceived,
+    ApprovalDecided, BranchRequested, CancelRequested, ChildCompleted, ChildFailed, ChildSettled, Divergence, MemoAnswered,
+    MemoAsked, MemoHit, MemoInvalidated, MemoReturned, MemoSettled, OnParentClose, ParentLink, PauseReason, PromiseResolved,
+    ResultRequested, RunPaused, RunResumed, SignalReceived, TaskAttemptEnded, TaskAttempted, TaskCompleted, TaskFailed,
+    TerminateRequested, UpdateReceived,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::log::CommitHeader;
+use onward_core::memo::{MemoCaller, MemoCell, MemoScope, start_cell};
 use onward_core::run::{Input, NewRun};
 use onward_core::spend::{PicoDollars, Spend, Tokens};
 use onward_core::{
@@ -247,6 +249,7 @@ pub fn approvals() -> Log {
         approved,
         feedback: feedback.map(str::to_owned),
         decided_by: by.map(str::to_owned),
+        answer: None,
         decision_id: format!("decision-{call_id}"),
     };
     input(&mut world, decide(0, true, None, Some("ada")));
@@ -308,7 +311,7 @@ pub fn updates() -> Log {
 pub fn canceled() -> Log {
     let mut world = World::new(workflows::trip, &());
     run_until_idle(&mut world);
-    input(&mut world, CancelRequested { reason: "no holiday".to_owned() });
+    input(&mut world, CancelRequested::new("no holiday".to_owned()));
     finished(world)
 }
 
@@ -449,6 +452,64 @@ pub fn forked() -> Log {
 
 fn external_key() -> RunKey {
     RunKey::new(Namespace::default(), RunId::new("run_1").expect("an id"))
+}
+
+/// Records calls with memos: a hit, a computed result, and a call that was dropped.
+pub fn memos() -> Log {
+    let mut world = World::new(workflows::memos, &());
+    run_until_idle(&mut world);
+    let cell = RunId::new("memo:00112233445566778899aabbccddeeff").expect("an id");
+    let (from, from_call) = (RunId::new("other").expect("an id"), CallId::root(3));
+    let hit = MemoHit { output: json("\"recorded\""), from, from_call, computed_at: Timestamp(1_700_000_000_000) };
+    input(&mut world, MemoAnswered { call_id: CallId::root(0), cell: cell.clone(), hit: Some(hit), grant: None });
+    input(&mut world, MemoAnswered { call_id: CallId::root(1), cell, hit: None, grant: Some(u64::MAX) });
+    complete(&mut world, CallId::root(1), "\"computed\"");
+    finished(world)
+}
+
+fn cell_key() -> RunKey {
+    let id = MemoCell { scope: MemoScope::Namespace, key: "k".to_owned(), tree: None }.id();
+    RunKey::new(Namespace::default(), id)
+}
+
+/// Records the cell of a memo: it is invalidated while its first owner computes, returned by the second and settled by the third.
+pub fn cell() -> Log {
+    let caller = |id: &str| MemoCaller {
+        run: RunKey::new(Namespace::default(), RunId::new(id).expect("an id")),
+        generation: 0,
+        call_id: CallId::root(0),
+        incarnation: Some(7),
+    };
+    let memo = MemoCell { scope: MemoScope::Namespace, key: "k".to_owned(), tree: None };
+    let asked = |id: &str| MemoAsked { by: caller(id), cell: memo.clone(), ttl_ms: 60_000, waited_for: None };
+    let computed_at = Timestamp(1_800_000_000_000);
+    let settled = |id: &str| MemoSettled { by: caller(id), ttl_ms: 60_000, output: Some(json("42")), computed_at };
+    let started = start_cell(cell_key(), asked("a"), 3).started;
+    let (mut head, first) = RunHead::start(cell_key(), started, Timestamp(1_800_000_000_000));
+    let mut log = Log::load(vec![first]).expect("a log begins so");
+    let inputs: [Event; 7] = [
+        asked("a").into(),
+        asked("b").into(),
+        asked("c").into(),
+        MemoInvalidated { reason: "a new price list".to_owned() }.into(),
+        settled("a").into(),
+        MemoReturned { by: caller("b") }.into(),
+        settled("c").into(),
+    ];
+    for (number, event) in (1..).zip(inputs) {
+        let at = Timestamp(1_800_000_000_000 + number);
+        let admitted = head.admit_input(Input::new(event), None, at).expect("a cell takes it");
+        log.push(admitted.record).expect("it follows");
+    }
+    log
+}
+
+/// Checks the log of a cell, which has no code: the store derives its head from it.
+pub fn read_cell(log: &Log) -> Result<(), Box<RunPaused>> {
+    let head = RunHead::rebuild(cell_key(), log.records()).expect("the log begins with a start");
+    let value = head.cell.and_then(|cell| cell.value).expect("it has a value");
+    assert_eq!((value.from.run.id.as_str(), head.status), ("c", Status::Completed));
+    Ok(())
 }
 
 /// Records an external run: created, waiting, continued and ended, each with a state from its engine.

@@ -251,3 +251,10 @@ pub async fn reopened(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     let sent = child.await?;
     Ok(vec![before, ctx.uuid(), (done + sent).to_string()])
 }
+
+pub async fn memos(ctx: Ctx, _: ()) -> Result<(String, String)> {
+    let recorded = ctx.step("measure", async || Ok::<_, Failure>("measured".to_owned())).input(&"x").memo(hours(1)).await?;
+    let computed = ctx.task("fetch", &"y").memo(Memo::new(days(1)).key("page/y").in_tree()).await?;
+    drop(ctx.task::<String>("fetch", &"z").memo(hours(1)));
+    Ok((recorded, computed))
+}

@@ -95,14 +95,14 @@ class DurableRunner(AgentRunner):
     def run_sync(self, starting_agent: Any, input: Any, **options: Any) -> Any:
         if current_run() is not None:
             message = "`Runner.run_sync` blocks the code of a workflow"
-            raise ContextMisused(message, code="context_misused", hint="use `await Runner.run(..)`")
+            raise ContextMisused(message, hint="use `await Runner.run(..)`")
         return super().run_sync(starting_agent, input, **options)
 
     def prepare(self, run: Run, agent: Agent[Any], options: dict[str, Any]) -> Agent[Any]:
         """Returns the agent with durable models and tools, and puts them into the options, too."""
         if options.get("session") is not None:
             hint = "pass the conversation as input: `result.to_input_list()`"
-            raise ContextMisused("a session does I/O in the code of a workflow", code="context_misused", hint=hint)
+            raise ContextMisused("a session does I/O in the code of a workflow", hint=hint)
         config = options.get("run_config") or RunConfig()
         if isinstance(config, dict):
             config = RunConfig(**config)
@@ -268,10 +268,10 @@ class DurableServer(MCPServer):
         return self.wrapped.name
 
     async def connect(self) -> None:
-        raise ContextMisused("an MCP server is connected outside of workflow code", code="context_misused")
+        raise ContextMisused("an MCP server is connected outside of workflow code")
 
     async def cleanup(self) -> None:
-        raise ContextMisused("an MCP server is closed outside of workflow code", code="context_misused")
+        raise ContextMisused("an MCP server is closed outside of workflow code")
 
     async def recorded(self, what: str, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         async def call() -> Any:

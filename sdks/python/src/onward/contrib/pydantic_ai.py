@@ -162,7 +162,7 @@ class Backend(JournalCallableOperationBackend[StepConfig]):
     ) -> object:
         run = current_run()
         if run is None:
-            raise ContextMisused(f"`{name}` was called outside of workflow code", code="context_misused")
+            raise ContextMisused(f"`{name}` was called outside of workflow code")
 
         async def call() -> object:
             RUN.set(run)

@@ -38,6 +38,7 @@ fn call(queued: Option<u64>, started: Option<u64>, attempts: usize) -> TimelineC
         deadline: None,
         input: None,
         abandoned: false,
+        memo_from: None,
     }
 }
 

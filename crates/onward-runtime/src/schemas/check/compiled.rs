@@ -46,10 +46,10 @@ impl Compiled {
         Ok(Compiled { validator })
     }
 
-    /// Returns the violations of the input.
-    pub fn check(&self, input: &Payload, budget: u64) -> Checked {
-        let Ok(value) = input.read::<Value>() else {
-            return Checked::Done(vec![violation(String::new(), "type", "the input is not valid JSON".to_owned())]);
+    /// Returns the violations by a value.
+    pub fn check(&self, value: &Payload, budget: u64) -> Checked {
+        let Ok(value) = value.read::<Value>() else {
+            return Checked::Done(vec![violation(String::new(), "type", "the value is not valid JSON".to_owned())]);
         };
         let checked = budget::within(budget, || {
             if self.validator.is_valid(&value) {

@@ -1,0 +1,57 @@
+//! The effects of changes on the world outside of a schedule.
+
+use super::head::{Ending, Firing, ScheduleChange, ScheduleHead};
+use super::spec::Overlap;
+use crate::{ErrorCode, RunId, Timestamp};
+
+/// An effect of a decision, to be carried out in the write that records it. Each may be repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScheduleEffect {
+    /// Start a run with the target of the definition. If a run of this id exists, the firing ends as [`Ending::Existed`].
+    Start(Firing),
+    /// Request the cancellation of a run.
+    Cancel {
+        number: u32,
+        run: RunId,
+    },
+    Terminate {
+        number: u32,
+        run: RunId,
+    },
+    /// Replace the timer of the schedule.
+    Wake(Option<Timestamp>),
+}
+
+impl ScheduleHead {
+    /// Returns the effects of changes.
+    pub fn effects(changes: &[ScheduleChange]) -> Vec<ScheduleEffect> {
+        changes.iter().filter_map(effect_of).collect()
+    }
+}
+
+fn effect_of(change: &ScheduleChange) -> Option<ScheduleEffect> {
+    match change {
+        ScheduleChange::Started(firing) => Some(ScheduleEffect::Start(firing.clone())),
+        ScheduleChange::Stopping(stopping) => {
+            let (number, run) = (stopping.number, stopping.run.clone());
+            match stopping.policy {
+                Overlap::TerminateOther => Some(ScheduleEffect::Terminate { number, run }),
+                _ => Some(ScheduleEffect::Cancel { number, run }),
+            }
+        }
+        ScheduleChange::Wake(wake) => Some(ScheduleEffect::Wake(wake.at)),
+        _ => None,
+    }
+}
+
+impl Ending {
+    /// Returns the ending of a run that failed with this code.
+    pub fn of_failure(code: &str) -> Ending {
+        match code {
+            "canceled" => Ending::Canceled,
+            "terminated" => Ending::Terminated,
+            code if code == ErrorCode::RunExists => Ending::Existed,
+            _ => Ending::Failed,
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Definitions of flows: documents that are stored as versions of a kind, for the workers that execute flows.
+//!
+//! Determines which document is current, and how long old ones are stored. A document is executed by a worker that has the
+//! plan of its version; this module never executes one.
+//!
+//! Invariants:
+//! - DF1: a document with errors is not stored.
+//! - DF2: the definition that was stored last is current; a start without a version is pinned to it.
+//! - DF3: a version that open runs are pinned to is deleted only on request (`force`).
+//! - DF4: workers neither write nor replace definitions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::api::{DeleteFlowRequest, FlowQuery, FlowVersion, PutFlowReply, PutFlowRequest, WorkerInfo};
+use onward_core::{FLOW_KIND_PREFIX, KindSchemas, Name, Namespace};
+use onward_store::StoreError;
+
+use crate::{Runtime, RuntimeError, Violation};
+
+/// Maximum number of versions of a flow, not counting those of open runs; the oldest are deleted.
+const VERSIONS_MAX: usize = 100;
+
+impl Runtime {
+    /// Stores a document as the current version of its flow (DF1, DF2), or only checks it.
+    pub async fn put_flow(&self, request: PutFlowRequest) -> Result<PutFlowReply, RuntimeError> {
+        let PutFlowRequest { namespace, flow, document, expected, dry_run } = request;
+        let (workers, all) = (self.workers(&namespace).await?.workers, self.all_flows(&namespace).await?);
+        let served = Served { workers, flows: all.iter().map(|version| version.flow.clone()).collect() };
+        let stored: Vec<FlowVersion> = all.into_iter().filter(|version| version.flow == flow).collect();
+        if stored.is_empty() && served.has_code(&flow) {
+            return Err(kind_taken(flow));
+        }
+        let checked = checked::check(flow.clone(), document, served).await?;
+        let current = stored.first();
+        if expected.is_some_and(|expected| current.map_or("", |current| current.version.as_str()) != expected) {
+            return Err(RuntimeError::FlowChanged { flow, current: current.map(|current| current.version.clone()) });
+        }
+        let is_changed = current.is_none_or(|current| current.version != checked.version);
+        let is_same = current.is_some_and(|current| current.document.as_deref() == Some(checked.document.as_str()));
+        if !dry_run && !is_same {
+            let mut rows = checked.rows(&namespace, &flow);
+            rows.extend(outdated(&stored, &checked.version).flat_map(|old| removed(&namespace, old)));
+            self.store().register_kinds(rows).await?;
+            self.kinds_changed(&namespace);
+        }
+        let open_runs = stored.iter().find(|old| old.version == checked.version).map_or(0, |old| old.open_runs);
+        let applied_at = current.filter(|_| is_same).map_or_else(|| self.clock().now(), |current| current.applied_at);
+        let document = Some(checked.document);
+        let flow = FlowVersion { flow, version: checked.version, document, applied_at, is_current: !dry_run, open_runs };
+        Ok(PutFlowReply { flow, is_changed, warnings: checked.warnings })
+    }
+
+    /// Lists the current versions of all flows by name, without documents, or all versions of one, newest first.
+    pub async fn list_flows(&self, query: &FlowQuery) -> Result<Vec<FlowVersion>, RuntimeError> {
+        let mut found = self.all_flows(&query.namespace).await?;
+        match &query.flow {
+            Some(name) => found.retain(|flow| flow.flow == *name),
+            None => {
+                found.retain(|flow| flow.is_current);
+                found.iter_mut().for_each(|flow| flow.document = None);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the definitions that workers of flows need, with documents: all current ones, and those of open runs.
+    pub async fn needed_flows(&self, namespace: &Namespace) -> Result<Vec<FlowVersion>, RuntimeError> {
+        let mut found = self.all_flows(namespace).await?;
+        found.retain(|flow| flow.is_current || flow.open_runs > 0);
+        Ok(found)
+    }
+
+    /// Deletes a flow with all its versions; fails if open runs are pinned to one, unless forced (DF3).
+    pub async fn delete_flow(&self, request: DeleteFlowRequest) -> Result<(), RuntimeError> {
+        let DeleteFlowRequest { namespace, flow, force } = request;
+        let stored = self.list_flows(&FlowQuery { namespace: namespace.clone(), flow: Some(flow.clone()) }).await?;
+        if stored.is_empty() {
+            return Err(RuntimeError::FlowNotFound { flow });
+        }
+        let open_runs = stored.iter().map(|version| version.open_runs).sum();
+        if open_runs > 0 && !force {
+            return Err(RuntimeError::FlowInUse { flow, open_runs });
+        }
+        self.store().register_kinds(stored.iter().flat_map(|version| removed(&namespace, version)).collect()).await?;
+        self.kinds_changed(&namespace);
+        Ok(())
+    }
+
+    /// Returns all versions of all flows, by name, newest first (DF2).
+    async fn all_flows(&self, namespace: &Namespace) -> Result<Vec<FlowVersion>, RuntimeError> {
+        let stored = self.store().list_kinds(namespace.clone()).await?;
+        let mut found: Vec<FlowVersion> = stored.into_iter().filter_map(stored_flow).collect();
+        if found.is_empty() {
+            return Ok(found);
+        }
+        let open = self.open_by_version(namespace).await?;
+        found.sort_by(|a, b| a.flow.cmp(&b.flow).then((b.applied_at, &b.version).cmp(&(a.applied_at, &a.version))));
+        let mut last = None;
+        for flow in &mut found {
+            flow.is_current = last.as_ref() != Some(&flow.flow);
+            last = Some(flow.flow.clone());
+            flow.open_runs = open.get(&(flow.flow.clone(), flow.version.clone())).copied().unwrap_or_default();
+        }
+        Ok(found)
+    }
+
+    async fn open_by_version(&self, namespace: &Namespace) -> Result<BTreeMap<(Name, Name), u64>, StoreError> {
+        let counts = self.store().count_versions(namespace.clone()).await?;
+        Ok(counts.into_iter().filter_map(|count| Some(((count.kind, count.version?), count.open))).collect())
+    }
+}
+
+/// Returns the versions that are deleted when a new one is stored: the oldest without open runs (DF3).
+fn outdated<'a>(stored: &'a [FlowVersion], new: &'a Name) -> impl Iterator<Item = &'a FlowVersion> {
+    let unused = stored.iter().filter(move |old| old.version != *new && old.open_runs == 0);
+    unused.skip(VERSIONS_MAX - 1)
+}
+
+/// Reads the definition in a row of the table of kinds, if it is one.
+fn stored_flow(row: KindSchemas) -> Option<FlowVersion> {
+    let flow = Name::new(row.kind.as_str().strip_prefix(FLOW_KIND_PREFIX)?).ok()?;
+    let (version, document) = (row.version?, Some(row.flow?));
+    Some(FlowVersion { flow, version, document, applied_at: row.registered_at, is_current: false, open_runs: 0 })
+}
+
+/// Builds the row of a definition; without a document it removes the stored one.
+fn row(namespace: &Namespace, flow: &Name, version: &Name, document: Option<String>) -> KindSchemas {
+    let kind = Name::new(format!("{FLOW_KIND_PREFIX}{flow}")).expect("the name of a stored flow leaves space for the prefix");
+    KindSchemas { flow: document, ..KindSchemas::empty(namespace.clone(), kind, Some(version.clone())) }
+}
+
+/// Returns the rows that remove a definition and the schema of its inputs.
+fn removed(namespace: &Namespace, flow: &FlowVersion) -> [KindSchemas; 2] {
+    let schemas = KindSchemas::empty(namespace.clone(), flow.flow.clone(), Some(flow.version.clone()));
+    [row(namespace, &flow.flow, &flow.version, None), schemas]
+}
+
+/// What exists in a namespace: a document that names something else has warnings.
+#[cfg_attr(not(feature = "flows"), allow(dead_code, reason = "without the feature no document is checked"))]
+struct Served {
+    workers: Vec<WorkerInfo>,
+    flows: BTreeSet<Name>,
+}
+
+impl Served {
+    fn has_code(&self, kind: &Name) -> bool {
+        self.workers.iter().flat_map(|worker| &worker.kinds).any(|known| known.kind == *kind)
+    }
+}
+
+/// Returns the error of a flow that would replace the code of a worker.
+fn kind_taken(flow: Name) -> RuntimeError {
+    let message = format!("a worker serves the kind `{flow}` with code of its own; give the flow another name");
+    let violation = Violation { path: "/flow".to_owned(), keyword: "kind_taken".to_owned(), message };
+    RuntimeError::FlowInvalid { flow, violations: vec![violation] }
+}
+
+/// A document without errors.
+struct CheckedFlow {
+    document: String,
+    version: Name,
+    #[cfg_attr(not(feature = "flows"), allow(dead_code, reason = "without the feature no document is checked"))]
+    input: Option<onward_core::Payload>,
+    warnings: Vec<onward_core::api::FlowWarning>,
+}
+
+impl CheckedFlow {
+    /// Returns the row of the definition, and that of the input's schema, so that a start is checked from now on.
+    fn rows(&self, namespace: &Namespace, flow: &Name) -> Vec<KindSchemas> {
+        let schemas = KindSchemas::empty(namespace.clone(), flow.clone(), Some(self.version.clone()));
+        vec![
+            row(namespace, flow, &self.version, Some(self.document.clone())),
+            KindSchemas { input: self.input.clone(), ..schemas },
+        ]
+    }
+}
+
+#[cfg(not(feature = "flows"))]
+mod checked {
+    use super::*;
+
+    pub async fn check(_: Name, _: String, _: Served) -> Result<CheckedFlow, RuntimeError> {
+        Err(RuntimeError::RequestInvalid {
+            why: "this program stores no flows: it was built without the feature `flows`".to_owned(),
+        })
+    }
+}
+
+#[cfg(feature = "flows")]
+mod checked {
+    use onward_core::api::FlowWarning;
+    use onward_core::task::MODEL_CALL;
+    use onward_core::{NAME_BYTES_MAX, Payload};
+    use onward_flow::document::{self, Known, Problem, Severity};
+
+    use super::*;
+
+    /// Checks a document in a thread of its own: a large one takes a while.
+    pub async fn check(flow: Name, document: String, served: Served) -> Result<CheckedFlow, RuntimeError> {
+        if flow.as_str().len() + FLOW_KIND_PREFIX.len() > NAME_BYTES_MAX {
+            let why = format!("the name of a flow has at most {} bytes", NAME_BYTES_MAX - FLOW_KIND_PREFIX.len());
+            return Err(RuntimeError::RequestInvalid { why });
+        }
+        let checked = tokio::task::spawn_blocking(move || check_now(&flow, document, &served.known(&flow))).await;
+        checked.unwrap_or_else(|_| Err(RuntimeError::RequestInvalid { why: "the document cannot be checked".to_owned() }))
+    }
+
+    fn check_now(flow: &Name, document: String, known: &Known) -> Result<CheckedFlow, RuntimeError> {
+        let parsed = document::parse(&document, flow.as_str());
+        let problems = document::check(&parsed, known);
+        let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+        let mut violations: Vec<Violation> = problems.iter().filter(is_error).map(violation).collect();
+        let named = parsed.flow.as_ref().filter(|_| violations.is_empty());
+        if let Some(named) = named.filter(|named| named.flow != flow.as_str()) {
+            let message = format!("the document defines flow `{}`", named.flow);
+            violations.push(Violation { path: "/flow".to_owned(), keyword: "name".to_owned(), message });
+        }
+        let Some(parsed) = named.filter(|_| violations.is_empty()) else {
+            return Err(RuntimeError::FlowInvalid { flow: flow.clone(), violations });
+        };
+        let input = Payload::from_json_text(document::input_schema(parsed).to_string());
+        let version = Name::new(parsed.version()).expect("hex digits are a name");
+        let warnings = problems.iter().map(warning).collect();
+        Ok(CheckedFlow { document, version, input: Some(input), warnings })
+    }
+
+    impl Served {
+        /// Returns the names that documents may use. Before the first worker connects, all may be served later.
+        fn known(&self, own: &Name) -> Known {
+            if self.workers.is_empty() {
+                return Known::default();
+            }
+            let tasks = || self.workers.iter().flat_map(|worker| &worker.task_kinds).map(Name::as_str);
+            let kinds = self.workers.iter().flat_map(|worker| &worker.kinds).map(|known| &known.kind);
+            let kinds: Vec<String> = kinds.chain(&self.flows).chain([own]).map(Name::to_string).collect();
+            Known {
+                tasks: Some(tasks().map(str::to_owned).collect()),
+                models: Some(tasks().filter_map(|kind| kind.strip_prefix(MODEL_CALL)).map(str::to_owned).collect()),
+                agents: Some(kinds.clone()),
+                kinds: Some(kinds),
+            }
+        }
+    }
+
+    fn violation(problem: &Problem) -> Violation {
+        let hint = problem.hint.iter().map(|hint| format!("; {hint}")).collect::<String>();
+        let message = format!("line {}, column {}: {}{hint}", problem.line, problem.column, problem.message);
+        Violation { path: problem.path.clone(), keyword: problem.code.to_string(), message }
+    }
+
+    fn warning(problem: &Problem) -> FlowWarning {
+        let (line, column) = (problem.line as u32, problem.column as u32);
+        FlowWarning { line, column, code: problem.code.to_string(), message: problem.message.clone() }
+    }
+}
