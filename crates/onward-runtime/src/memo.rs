@@ -4,7 +4,8 @@
 
 use onward_core::api::{Call, InvalidateMemosReply, InvalidateMemosRequest, Target, split_call_ref};
 use onward_core::event::{MemoAsked, MemoInvalidated};
-use onward_core::memo::{self, Look, MEMO_KEY_BYTES_MAX, MemoCell, MemoScope, is_memo_id};
+use onward_core::internal::InternalRuns;
+use onward_core::memo::{self, Look, MEMO_KEY_BYTES_MAX, MemoCell, MemoScope};
 use onward_core::run::{Input, OutboxMessage};
 use onward_core::view::outcome;
 use onward_core::{Event, Index, Payload, RunHead, RunId, RunKey};
@@ -95,7 +96,7 @@ impl Runtime {
         }
         let is_meant =
             |memo: &MemoCell| (memo.scope, &memo.tree) == (wanted.scope, &wanted.tree) && memo.key.starts_with(&wanted.key);
-        let mut query = RunQuery { namespace, memos: true, limit: PAGE, ..RunQuery::default() };
+        let mut query = RunQuery { namespace, internal: Some(InternalRuns::Memos), limit: PAGE, ..RunQuery::default() };
         loop {
             let page = self.store().list_runs(query.clone()).await?;
             for head in page.runs.iter().filter(|head| head.cell.as_ref().is_some_and(|cell| is_meant(&cell.memo))) {
@@ -163,10 +164,10 @@ pub(crate) fn refuse_memo_ids(call: &mut Call) -> Result<(), RuntimeError> {
     }
 }
 
-/// Refuses the id of a cell (MM6).
+/// Refuses the id of an internal run (MM6, SR4).
 pub fn check_run_id(id: &RunId) -> Result<(), RuntimeError> {
-    match is_memo_id(id) {
-        true => Err(RuntimeError::IdReserved { what: "run id", id: id.to_string() }),
-        false => Ok(()),
+    match InternalRuns::of(id) {
+        Some(_) => Err(RuntimeError::IdReserved { what: "run id", id: id.to_string() }),
+        None => Ok(()),
     }
 }

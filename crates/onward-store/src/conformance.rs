@@ -255,6 +255,17 @@ suite! { $
         an_ended_run_gets_no_request_from_its_deadline,
         no_commit_touches_the_timer_of_a_deadline,
     }
+    schedules {
+        a_schedule_starts_each_slot_once,
+        a_definition_that_is_refused_writes_nothing,
+        the_end_of_a_run_starts_the_next_slot_and_brings_no_output,
+        slots_of_a_downtime_are_started_or_missed,
+        a_clock_that_goes_back_decides_nothing_twice,
+        a_log_that_continues_keeps_the_timer_and_hears_of_earlier_runs,
+        a_deleted_schedule_leaves_its_runs_alone,
+        a_schedule_accepts_nothing_else_and_lists_leave_it_out,
+        a_template_is_sent_with_its_slot,
+    }
     memos {
         a_cell_grants_its_first_request_and_answers_the_others_with_the_value,
         a_returned_cell_goes_to_the_next_request_and_closes_after_the_last,

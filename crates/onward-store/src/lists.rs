@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use onward_core::memo::is_memo_id;
+use onward_core::internal::InternalRuns;
 use onward_core::root_run::root_run;
 use onward_core::run::{Wait, WaitKind};
 use onward_core::task::{Task, TaskState};
@@ -28,8 +28,8 @@ pub struct RunQuery {
     pub parent: Option<RunKey>,
     pub created_from: Option<Timestamp>,
     pub created_until: Option<Timestamp>,
-    /// The cells of memos, which are left out otherwise.
-    pub memos: bool,
+    /// Internal runs of this type, which are left out otherwise.
+    pub internal: Option<InternalRuns>,
     /// 0 means the store's default page.
     pub limit: usize,
     /// End of the previous page.
@@ -42,7 +42,7 @@ impl RunQuery {
     /// Returns whether a run matches the filters, ignoring the cursor.
     pub fn matches(&self, head: &RunHead) -> bool {
         head.key.namespace == self.namespace
-            && is_memo_id(&head.key.id) == self.memos
+            && InternalRuns::of(&head.key.id) == self.internal
             && self.kind.as_ref().is_none_or(|kind| *kind == head.kind)
             && (self.versions.is_empty() || self.versions.contains(&head.version))
             && (self.statuses.is_empty() || self.statuses.contains(&head.status))

@@ -9,6 +9,7 @@
 
 mod agent;
 mod memo;
+mod schedule;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -21,6 +22,7 @@ use crate::run::IdempotencyRecord;
 pub use crate::run::ancestry::Origin;
 pub use crate::run::attribute::{Attribute, AttributeValue};
 use crate::run::memo::MemoCell;
+use crate::schedule::ScheduleStart;
 use crate::spend::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
@@ -29,6 +31,7 @@ pub use agent::{CallAdopted, Checkpoint, EntryAppended, EntryKey, EntryLocation,
 pub use memo::{
     MemoAnswered, MemoAsked, MemoHit, MemoInvalidated, MemoReleased, MemoRequested, MemoReturned, MemoSettled, MemoStored,
 };
+pub use schedule::ScheduleDecided;
 
 /// The storage of an event's content: inline, or boxed if it would enlarge every other event.
 macro_rules! held {
@@ -158,6 +161,7 @@ events! {
         28 => MemoSettled | "memo_settled",
         29 => MemoReturned | "memo_returned",
         30 => MemoInvalidated | "memo_invalidated",
+        31 => ScheduleDecided in Box<ScheduleDecided> | "schedule_decided",
     }
     commits {
         32 => StepCompleted | "step_completed",
@@ -264,6 +268,7 @@ impl Event {
             Event::TaskFailed(_) | Event::TaskCanceled(_) | Event::SegmentAbandoned(_) => true,
             Event::StepFailed(event) => event.retry_at.is_none(),
             Event::MemoAsked(_) | Event::MemoSettled(_) | Event::MemoReturned(_) | Event::MemoInvalidated(_) => true,
+            Event::ScheduleDecided(_) => true,
             _ => self.is_quiet(),
         }
     }
@@ -409,6 +414,9 @@ message! {
         /// The run is the cell of this memo.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         32 => cell: Option<Box<MemoCell>>,
+        /// The run keeps this schedule.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        33 => schedule: Option<Box<ScheduleStart>>,
     }
 }
 
@@ -442,6 +450,7 @@ impl RunStarted {
             copied_by: Vec::new(),
             deadline_ms: None,
             cell: None,
+            schedule: None,
         }
     }
 

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use crate::log::event::{ChildStarted, RetryRequested, RunForked};
 use crate::run::ancestry::Ancestry;
 use crate::run::deadline::deadline_call;
+use crate::run::schedule::wake_call;
 use crate::run::{Effect, IdempotencyRecord, RunHead, Wait, WaitKind, wait_key};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::task::{Task, TaskState, idempotency_key};
@@ -117,6 +118,7 @@ impl Projection {
         let set_aside = self.ancestry.is_set_aside(index);
         match event {
             Event::TimerFired(event) => drop(self.timers.remove(&event.call_id)),
+            Event::ScheduleDecided(_) => drop(self.timers.remove(&wake_call())),
             Event::CancelRequested(event) if event.is_deadline => drop(self.timers.remove(&deadline_call())),
             Event::TaskCompleted(event) => drop(self.tasks.remove(&event.call_id)),
             Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.call_id)),

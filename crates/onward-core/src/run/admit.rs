@@ -7,7 +7,9 @@ use crate::log::event::{
 };
 use crate::run::attribute;
 use crate::run::deadline::deadline_call;
-use crate::run::memo::{MEMO_KEY_BYTES_MAX, is_cell_input, is_memo_id};
+use crate::run::internal::InternalRuns;
+use crate::run::memo::{MEMO_KEY_BYTES_MAX, is_cell_input};
+use crate::schedule::ScheduleRefusal;
 use crate::spend::budget;
 use crate::task::EffectClass;
 use crate::{CallId, Epoch, Event, Index, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp, error_enum};
@@ -67,6 +69,8 @@ error_enum! {
         NotExternal { key: RunKey } => RunNotExternal,
         #[error("the next event of run {key} is {next}, not {expected}")]
         LogConflict { key: RunKey, expected: Index, next: Index } => LogConflict,
+        #[error(transparent)]
+        Schedule(ScheduleRefusal) => (error),
         #[error("the append to run {key} is malformed: {why}")]
         Malformed { key: RunKey, why: &'static str } => CommitMalformed,
     }
@@ -121,6 +125,9 @@ impl RunHead {
     pub fn admit_input(&mut self, input: Input, cost: Option<TaskAttemptEnded>, at: Timestamp) -> Result<Admitted, Refusal> {
         if self.cell.is_some() || is_cell_input(&input.event) {
             return self.admit_to_cell(input, at);
+        }
+        if self.schedule.is_some() || matches!(input.event, Event::ScheduleDecided(_)) {
+            return self.admit_to_schedule(input, at);
         }
         let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, incarnation, .. } = input;
@@ -285,8 +292,9 @@ impl RunHead {
         {
             return Some("it starts a child of a kind that is reserved for standalone tasks"); // IK1
         }
-        if commit.events.iter().any(|event| matches!(event, Event::ChildStarted(child) if is_memo_id(&child.child))) {
-            return Some("it starts a child with an id that is reserved for memos"); // MM6
+        let is_internal = |id: &RunId| InternalRuns::of(id).is_some();
+        if commit.events.iter().any(|event| matches!(event, Event::ChildStarted(child) if is_internal(&child.child))) {
+            return Some("it starts a child with an id that is reserved for memos and schedules"); // MM6, SR4
         }
         if let Some(why) = self.wrong_memo(&commit.events) {
             return Some(why);

@@ -11,6 +11,8 @@ use crate::log::event::{
     ResultRequested, RunStarted, SignalReceived, TerminateRequested,
 };
 use crate::run::ancestry::Origin;
+use crate::run::schedule::{self, schedule_of};
+use crate::schedule::SlotContext;
 use crate::spend::budget::{self, BudgetUse};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::spend::{self, Charge};
@@ -64,14 +66,22 @@ pub enum Effect {
 #[expect(clippy::large_enum_variant, reason = "few are kept at a time, and most of them are starts")]
 pub enum OutboxMessage {
     Start(NewRun),
-    Input { to: RunKey, input: Input },
+    Input {
+        to: RunKey,
+        input: Input,
+    },
+    /// A start whose input is a template, to be rendered with the slot.
+    StartFromTemplate {
+        run: NewRun,
+        slot: SlotContext,
+    },
 }
 
 impl OutboxMessage {
     /// Returns the run that receives it.
     pub fn receiver(&self) -> &RunKey {
         match self {
-            OutboxMessage::Start(run) => &run.key,
+            OutboxMessage::Start(run) | OutboxMessage::StartFromTemplate { run, .. } => &run.key,
             OutboxMessage::Input { to, .. } => to,
         }
     }
@@ -96,18 +106,29 @@ impl OutboxMessage {
                 to.encode(2, &mut out);
                 input.encode(3, &mut out);
             }
+            OutboxMessage::StartFromTemplate { run, slot } => {
+                slot.encode(4, &mut out);
+                run.encode(1, &mut out);
+            }
         }
         out
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Result<OutboxMessage, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let (mut receiver, mut input) = (None, None);
+        let (mut receiver, mut input, mut slot) = (None, None, None);
         while let Some((number, raw)) = reader.field()? {
             match number {
-                1 => return Ok(OutboxMessage::Start(NewRun::decode(raw)?)),
+                1 => {
+                    let run = NewRun::decode(raw)?;
+                    return Ok(match slot {
+                        None => OutboxMessage::Start(run),
+                        Some(slot) => OutboxMessage::StartFromTemplate { run, slot },
+                    });
+                }
                 2 => receiver = Some(RunKey::decode(raw)?),
                 3 => input = Some(Input::decode(raw)?),
+                4 => slot = Some(SlotContext::decode(raw)?),
                 _ => {}
             }
         }
@@ -122,7 +143,7 @@ impl RunHead {
     /// Returns the effects of the first record of a log: it schedules a standalone task, or starts the timer of the deadline.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
         let Some(RunStarted { task: Some(task), input, .. }) = first.started() else {
-            return self.deadline_timer().into_iter().collect();
+            return self.deadline_timer().into_iter().chain(self.schedule_timer()).collect();
         };
         let task = Task::new(self.task_id(CallId::root(0)), task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
@@ -136,6 +157,7 @@ impl RunHead {
     pub(crate) fn effects_of(&self, record: &Record) -> Vec<Effect> {
         match record.commit {
             _ if self.external.is_some() => Vec::new(),
+            _ if self.schedule.is_some() => record.events.iter().flat_map(|event| self.schedule_effects(event)).collect(),
             Some(_) => self.commit_effects(&record.events, record.at),
             None => record.events.iter().flat_map(|event| self.input_effects(event, record.at)).collect(),
         }
@@ -289,7 +311,7 @@ impl RunHead {
     }
 
     /// Derives the child's seed; it differs also for runs started in the same millisecond.
-    fn child_seed(&self, call_id: &CallId) -> u64 {
+    pub(super) fn child_seed(&self, call_id: &CallId) -> u64 {
         let (key, at) = (self.key.to_string(), self.created_at.0.to_le_bytes());
         let incarnation = self.incarnation.map(u64::to_le_bytes);
         let incarnation: &[u8] = incarnation.as_ref().map_or(&[], |incarnation| incarnation);
@@ -367,6 +389,9 @@ impl RunHead {
 
 /// Returns the message with a child's result for a waiting call.
 pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Failure>) -> OutboxMessage {
+    if schedule_of(&parent.run.id).is_some() {
+        return schedule::ended(parent, result);
+    }
     let call_id = parent.call_id.clone();
     // Only calls for spawned children need the id; other calls name their child.
     let child = parent.is_spawned.then(|| child.clone());

@@ -26,6 +26,7 @@ mod cell;
 use std::time::Duration;
 
 use crate::log::event::{MemoAnswered, MemoAsked, MemoHit, MemoRequested, MemoReturned, RunStarted};
+use crate::run::internal::InternalRuns;
 use crate::run::root::root_run;
 use crate::run::{IdempotencyRecord, Input, NewRun, OutboxMessage, RunHead, Status};
 use crate::{CallId, Hash, Name, Payload, RunId, RunKey, Timestamp, message, numbered};
@@ -35,7 +36,7 @@ pub(in crate::run) use cell::is_cell_input;
 pub use cell::{CellHead, CellValue, WAITERS_MAX, Waiter};
 
 /// The prefix of the ids of cells, and of their kinds.
-pub const MEMO_PREFIX: &str = "memo:";
+pub const MEMO_PREFIX: &str = InternalRuns::Memos.prefix();
 
 /// The maximum length of a key, in bytes.
 pub const MEMO_KEY_BYTES_MAX: usize = 1_024;
@@ -96,11 +97,6 @@ impl MemoCell {
         let hash = Hash::of_parts(&[self.scope.as_str().as_bytes(), tree.as_bytes(), self.key.as_bytes()]);
         RunId::new(format!("{MEMO_PREFIX}{hash}")).expect("a prefix and a hash are an id")
     }
-}
-
-/// Returns true for the ids of cells, which no other run may have (MM6).
-pub fn is_memo_id(id: &RunId) -> bool {
-    id.as_str().starts_with(MEMO_PREFIX)
 }
 
 /// Returns the key of a call without a key of its own: what is called, and a hash of everything that the result depends on.

@@ -36,11 +36,13 @@ pub mod doing;
 mod effects;
 mod idempotency;
 mod input;
+pub mod internal;
 pub mod live;
 pub mod memo;
 pub mod moment;
 pub mod reopen;
 pub mod root;
+pub mod schedule;
 pub mod timeline;
 pub mod view;
 
@@ -57,6 +59,7 @@ use crate::log::event::{Attribute, CarriedSignal, ParentLink, RunStarted, Update
 use crate::log::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
 use crate::run::memo::{CellHead, OpenMemo};
+use crate::schedule::ScheduleHead;
 use crate::spend::SpendTotals;
 use crate::spend::budget::{self, BudgetHead, SpendState};
 use crate::{CallId, Epoch, Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message, numbered};
@@ -172,6 +175,9 @@ message! {
         /// The calls that wait for a memo or compute it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         39 => memos: Vec<OpenMemo>,
+        /// Set for a schedule only (see [`schedule`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        40 => schedule: Option<Box<ScheduleHead>>,
     }
 
     /// The key of a log: run and generation. A head begins with the same fields.
@@ -317,6 +323,7 @@ message! {
 impl RunHead {
     /// Returns the head of a new run and the first record of its log.
     pub fn start(key: RunKey, started: RunStarted, at: Timestamp) -> (RunHead, Record) {
+        let schedule = started.schedule.as_ref().map(|start| Box::new(start.head(schedule::schedule_of(&key.id), at)));
         let is_retried = started.origins.last().is_some_and(|origin| origin.run == key);
         let SpendState { spend, budget } = budget::begin(&started, at);
         let mut attributes = started.attributes.clone();
@@ -328,7 +335,10 @@ impl RunHead {
             version: started.version.clone(),
             status: match &started {
                 RunStarted { is_external: true, .. } => Status::Running, // X4
-                RunStarted { task: Some(_), .. } | RunStarted { cell: Some(_), .. } => Status::Waiting, // R9
+                // R9
+                RunStarted { task: Some(_), .. } | RunStarted { cell: Some(_), .. } | RunStarted { schedule: Some(_), .. } => {
+                    Status::Waiting
+                }
                 _ => Status::Pending,
             },
             next_index: Index(1),
@@ -359,6 +369,7 @@ impl RunHead {
             deadline_at: started.deadline_ms.map(|limit| at.after(Duration::from_millis(limit))),
             cell: started.cell.clone().map(|memo| Box::new(CellHead::new(*memo))),
             memos: Vec::new(),
+            schedule,
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -389,6 +400,9 @@ impl RunHead {
         }
         if self.cell.is_some() {
             return self.take_cell_record(record);
+        }
+        if self.schedule.is_some() {
+            return self.take_schedule_record(record);
         }
         match record.commit {
             Some(commit) => {

@@ -143,7 +143,7 @@ impl Deciding {
     }
 
     fn define(mut self, slots: &Slots, definition: &ScheduleDefinition) -> Result<Decision, ScheduleRefusal> {
-        if self.head.definition == *definition {
+        if self.head.definition.is_same(definition) {
             return Ok(Decision { changes: Vec::new(), head: self.head }); // SC7
         }
         let next = check(definition)?;
@@ -202,13 +202,13 @@ impl Deciding {
         self.advance(slots);
         let overlap = request.overlap.unwrap_or(self.head.definition.options.overlap);
         let run = trigger_of(&self.head.id, &request.request_id);
-        self.fire(self.now, FiringCause::Trigger, overlap, run);
+        self.fire(self.now, FiringCause::Trigger, overlap, run, request.requested_by.clone());
         Ok(())
     }
 
     fn backfill(&mut self, request: &BackfillSchedule) -> Result<(), ScheduleRefusal> {
         check_request_id(&request.request_id)?;
-        let BackfillSchedule { request_id, from, until, overlap } = request.clone();
+        let BackfillSchedule { request_id, from, until, overlap, requested_by } = request.clone();
         if until <= from || until > self.now {
             return Err(ScheduleRefusal::Range);
         }
@@ -220,7 +220,7 @@ impl Deciding {
         }
         let after = Timestamp(from.0.saturating_sub(1));
         let overlap = overlap.unwrap_or(Overlap::BufferAll);
-        self.push(ScheduleChange::Backfill(BackfillRange { request_id, after, until, overlap, is_done: false }));
+        self.push(ScheduleChange::Backfill(BackfillRange { request_id, after, until, overlap, is_done: false, requested_by }));
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl Deciding {
                     NextSlot::At(slot) if slot < range.until => {
                         range.after = slot;
                         let run = run_of(&self.head.id, slot);
-                        self.fire(slot, FiringCause::Backfill, range.overlap, run);
+                        self.fire(slot, FiringCause::Backfill, range.overlap, run, range.requested_by.clone());
                     }
                     NextSlot::After(after) if after < range.until => range.after = after,
                     _ => range.is_done = true,
@@ -309,7 +309,7 @@ impl Deciding {
                     if missed {
                         self.push(ScheduleChange::Skipped(Skipped::one(slot, SkipReason::Missed, FiringCause::Clock)));
                     } else {
-                        self.fire(slot, FiringCause::Clock, options.overlap, run_of(&self.head.id, slot));
+                        self.fire(slot, FiringCause::Clock, options.overlap, run_of(&self.head.id, slot), None);
                     }
                 }
                 NextSlot::After(after) if after <= self.now => reached = after,
@@ -333,9 +333,9 @@ impl Deciding {
     }
 
     /// Starts, buffers or skips one slot (SC4).
-    fn fire(&mut self, slot: Timestamp, cause: FiringCause, overlap: Overlap, run: RunId) {
+    fn fire(&mut self, slot: Timestamp, cause: FiringCause, overlap: Overlap, run: RunId, requested_by: Option<String>) {
         let (running, buffered) = (self.head.running.len(), self.head.buffered.len());
-        let firing = Firing { number: self.head.next_number, slot, cause, run };
+        let firing = Firing { number: self.head.next_number, slot, cause, run, requested_by };
         let skip = |reason| ScheduleChange::Skipped(Skipped::one(slot, reason, cause));
         match overlap {
             Overlap::AllowAll if running >= RUNNING_MAX => self.push(skip(SkipReason::TooManyRuns)),

@@ -25,22 +25,23 @@ pub enum ScheduleEffect {
 impl ScheduleHead {
     /// Returns the effects of changes.
     pub fn effects(changes: &[ScheduleChange]) -> Vec<ScheduleEffect> {
-        changes.iter().filter_map(effect_of).collect()
+        changes.iter().filter_map(ScheduleHead::effect).collect()
     }
-}
 
-fn effect_of(change: &ScheduleChange) -> Option<ScheduleEffect> {
-    match change {
-        ScheduleChange::Started(firing) => Some(ScheduleEffect::Start(firing.clone())),
-        ScheduleChange::Stopping(stopping) => {
-            let (number, run) = (stopping.number, stopping.run.clone());
-            match stopping.policy {
-                Overlap::TerminateOther => Some(ScheduleEffect::Terminate { number, run }),
-                _ => Some(ScheduleEffect::Cancel { number, run }),
+    /// Returns the effect of a change, if it has one.
+    pub fn effect(change: &ScheduleChange) -> Option<ScheduleEffect> {
+        match change {
+            ScheduleChange::Started(firing) => Some(ScheduleEffect::Start(firing.clone())),
+            ScheduleChange::Stopping(stopping) => {
+                let (number, run) = (stopping.number, stopping.run.clone());
+                match stopping.policy {
+                    Overlap::TerminateOther => Some(ScheduleEffect::Terminate { number, run }),
+                    _ => Some(ScheduleEffect::Cancel { number, run }),
+                }
             }
+            ScheduleChange::Wake(wake) => Some(ScheduleEffect::Wake(wake.at)),
+            _ => None,
         }
-        ScheduleChange::Wake(wake) => Some(ScheduleEffect::Wake(wake.at)),
-        _ => None,
     }
 }
 

@@ -59,6 +59,9 @@ message! {
         2 => slot: Timestamp,
         3 => cause: FiringCause,
         4 => run: RunId,
+        /// The name of the credential that requested it, other than that of the definition.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => requested_by: Option<String>,
     }
 
     /// A firing that waits for a run to end.
@@ -129,6 +132,8 @@ message! {
         4 => overlap: Overlap,
         #[serde(default)]
         5 => is_done: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        6 => requested_by: Option<String>,
     }
 
     /// The clock has decided all slots up to this time.
@@ -206,6 +211,34 @@ message! {
         13 => totals: Totals,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         14 => wake_at: Option<Timestamp>,
+    }
+}
+
+choice! {
+    /// What the log of a schedule begins with.
+    pub enum ScheduleStart {
+        1 => New / "new": Box<ScheduleDefinition>,
+        /// The head at the end of the generation before.
+        2 => Continued / "continued": Box<ScheduleHead>,
+    }
+}
+
+message! {
+    /// The slot that a template is rendered for.
+    #[derive(Eq)]
+    pub struct SlotContext { 1 => schedule: Name, 2 => firing: Firing }
+}
+
+impl ScheduleStart {
+    /// Returns the head at the start of the log of the schedule `id`.
+    pub(crate) fn head(&self, id: Option<&str>, at: Timestamp) -> ScheduleHead {
+        match self {
+            ScheduleStart::New(definition) => {
+                let id = Name::new(id.unwrap_or("-")).expect("a part of an id is a name");
+                ScheduleHead::new(id, (**definition).clone(), at)
+            }
+            ScheduleStart::Continued(head) => (**head).clone(),
+        }
     }
 }
 

@@ -22,6 +22,9 @@ message! {
         1 => request_id: Name,
         /// The policy of the schedule if absent.
         2 => overlap: Option<Overlap>,
+        /// The name of the credential that requests it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        3 => requested_by: Option<String>,
     }
 
     /// A request for the slots from `from` on and before `until`.
@@ -31,6 +34,9 @@ message! {
         3 => until: Timestamp,
         /// `buffer_all` if absent.
         4 => overlap: Option<Overlap>,
+        /// The name of the credential that requests it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => requested_by: Option<String>,
     }
 
     /// The timer of the schedule is due.

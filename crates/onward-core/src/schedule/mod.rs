@@ -38,7 +38,8 @@ pub use decide::Decision;
 pub use effects::ScheduleEffect;
 pub use head::{
     BackfillRange, Buffered, Discarded, Ended, Ending, Firing, FiringCause, HISTORY_MAX, HistoryEntry, Paused, RUNNING_MAX,
-    RunningFiring, ScheduleChange, ScheduleHead, SkipReason, Skipped, Stopping, Totals, run_of, trigger_of,
+    RunningFiring, ScheduleChange, ScheduleHead, ScheduleStart, SkipReason, Skipped, SlotContext, Stopping, Totals, run_of,
+    trigger_of,
 };
 pub use input::{BackfillSchedule, PauseSchedule, ResumeSchedule, ScheduleDue, ScheduleInput, ScheduleRefusal, TriggerSchedule};
 pub use slots::{NextSlot, SlotPage, Slots};

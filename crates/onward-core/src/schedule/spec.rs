@@ -12,6 +12,9 @@ pub(super) const TIMES_MAX: usize = 1_000;
 /// The maximum number of slots that wait for a run to end.
 pub const BUFFER_MAX: u32 = 1_000;
 
+/// The maximum size of the input of the runs: the state of a schedule has it.
+const INPUT_BYTES_MAX: usize = 64 * 1024;
+
 /// The shortest interval, and the shortest catch-up window.
 const SHORTEST_MS: u64 = 1_000;
 
@@ -22,6 +25,9 @@ message! {
         2 => spec: ScheduleSpec,
         #[serde(default)]
         3 => options: ScheduleOptions,
+        /// The name of the credential that defined it; not part of the definition's identity.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => requester: Option<String>,
     }
 
     /// The run that each slot starts.
@@ -138,6 +144,13 @@ numbered! {
     }
 }
 
+impl ScheduleDefinition {
+    /// Returns true if both define the same schedule, by the same or by different callers.
+    pub fn is_same(&self, other: &ScheduleDefinition) -> bool {
+        (&self.target, &self.spec, &self.options) == (&other.target, &other.spec, &other.options)
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -170,8 +183,12 @@ impl ScheduleOptions {
 const LATE_HINT: &str = "a server needs some time to start what is due; the default is a day";
 
 impl ScheduleTarget {
-    /// Refuses attributes that are too long or too many.
+    /// Refuses an input that is too long, and attributes that are too long or too many.
     pub fn check(&self) -> Result<(), SpecError> {
+        if self.input.data().len() > INPUT_BYTES_MAX {
+            let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
+            return Err(SpecError::new("target.input", message, "store the data elsewhere and pass a reference to it"));
+        }
         crate::attribute::check(&self.attributes)
             .map_err(|error| SpecError::new("target.attributes", error.to_string(), "shorten or remove some of them"))
     }

@@ -211,8 +211,21 @@ pub(super) fn names(gaps: Option<Gaps>) -> Vec<String> {
 pub(crate) fn run_query(query: api::RunQuery) -> RunQuery {
     let api::RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes, partly: _ } =
         query;
-    let (parent, gaps, memos) = (None, None, false);
-    RunQuery { namespace, kind, versions, statuses, attributes, parent, created_from, created_until, memos, limit, cursor, gaps }
+    let (parent, gaps, internal) = (None, None, None);
+    RunQuery {
+        namespace,
+        kind,
+        versions,
+        statuses,
+        attributes,
+        parent,
+        created_from,
+        created_until,
+        internal,
+        limit,
+        cursor,
+        gaps,
+    }
 }
 
 /// Returns the reply of the API, without the lease.

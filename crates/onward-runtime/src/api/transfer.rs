@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::event::ParentLink;
-use onward_core::memo::is_memo_id;
+use onward_core::internal::InternalRuns;
 use onward_core::projection::{ProjectedChild, Projection};
 use onward_core::reopen::await_child;
 use onward_core::run::{RunHead, answer_to};
@@ -97,7 +97,7 @@ impl Runtime {
 
     fn restore(&self, run: ExportedRun, mismatch: Option<String>) -> StoreFuture<'_, Restored> {
         let ExportedRun { key, logs } = receive(run);
-        let mismatch = if is_memo_id(&key.id) { Some("its id is reserved for memos".to_owned()) } else { mismatch }; // MM6
+        let mismatch = InternalRuns::of(&key.id).map(|_| "its id is reserved".to_owned()).or(mismatch); // MM6, SR4
         match mismatch {
             Some(why) => Box::pin(std::future::ready(Err(StoreError::LogInvalid { key, why }))),
             None => self.store().restore_run(RestoreRun { key, what: Restore::Run { logs }, outbox: Vec::new() }),

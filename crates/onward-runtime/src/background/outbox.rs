@@ -95,6 +95,7 @@ impl Runtime {
     pub(crate) async fn carry(&self, delivery: OutboxMessage) -> Result<bool, StoreError> {
         match delivery {
             OutboxMessage::Start(run) => self.carry_start(run).await,
+            OutboxMessage::StartFromTemplate { run, slot } => self.carry_start_from_template(run, &slot).await,
             OutboxMessage::Input { to, input } => match input.event {
                 Event::MemoAsked(asked) => self.carry_memo_request(to, asked).await,
                 _ => self.carry_input(to, input).await,
@@ -240,7 +241,7 @@ fn by_receiver(messages: Vec<(OutboxId, OutboxMessage)>) -> BTreeMap<RunKey, Vec
     let mut receivers: BTreeMap<RunKey, Vec<(OutboxId, OutboxMessage)>> = BTreeMap::new();
     for (id, delivery) in messages {
         let receiver = match &delivery {
-            OutboxMessage::Start(run) => run.key.clone(),
+            OutboxMessage::Start(run) | OutboxMessage::StartFromTemplate { run, .. } => run.key.clone(),
             // Requests of different runs to one memo need no order.
             OutboxMessage::Input { input: Input { event: Event::MemoAsked(asked), .. }, .. } => asked.by.run.clone(),
             OutboxMessage::Input { to, .. } => to.clone(),

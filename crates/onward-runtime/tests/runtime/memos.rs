@@ -163,7 +163,7 @@ async fn an_invalidation_does_not_wait_for_a_tick() {
         (Some(Err(())), None),
         "the value of `a` is not used any more"
     );
-    let cells = RunQuery { memos: true, ..RunQuery::default() };
+    let cells = RunQuery { internal: Some(onward_core::internal::InternalRuns::Memos), ..RunQuery::default() };
     assert_eq!(kit.store.list_runs(cells).await.unwrap().runs.len(), 1);
     assert_eq!(kit.store.read_run(cell(), None).await.unwrap().unwrap().status, Status::Waiting);
 }

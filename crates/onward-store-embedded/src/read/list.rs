@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use onward_core::internal::InternalRuns;
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, KindSchemas, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, root_run};
@@ -151,14 +152,24 @@ fn read_entry(db: &Connection, query: &RunQuery, entry: &IndexEntry) -> Result<R
 
 type Params = Vec<Box<dyn ToSql>>;
 
-/// The kind of a cell begins with the same prefix as its id.
-const MEMOS: &str = " AND kind >= 'memo:' AND kind < 'memo;' AND id >= 'memo:' AND id < 'memo;'";
-const NOT_MEMOS: &str = " AND NOT (id >= 'memo:' AND id < 'memo;')";
+/// Returns the condition on runs of an internal type, or on all others. The kind of an internal run begins with the same prefix as
+/// its id.
+fn internal(of: Option<InternalRuns>) -> String {
+    // `;` follows `:`.
+    let range = |column: &str, of: InternalRuns| {
+        let prefix = of.prefix();
+        format!("{column} >= '{prefix}' AND {column} < '{};'", prefix.trim_end_matches(':'))
+    };
+    match of {
+        Some(of) => format!(" AND {} AND {}", range("kind", of), range("id", of)),
+        None => InternalRuns::ALL.iter().map(|of| format!(" AND NOT ({})", range("id", *of))).collect(),
+    }
+}
 
 /// Builds the statement and its parameters for one range of an index.
 fn select(query: &RunQuery, status: Option<u8>, before: Option<Position<'_>>, wanted: usize) -> (String, Params) {
     let index = match (status, &query.kind) {
-        _ if query.memos => "runs_kind",
+        _ if query.internal.is_some() => "runs_kind",
         (Some(_), _) => "runs_status",
         (None, Some(_)) => "runs_kind",
         (None, None) => "runs_created",
@@ -169,7 +180,7 @@ fn select(query: &RunQuery, status: Option<u8>, before: Option<Position<'_>>, wa
         sql.push_str(text);
         params.extend(values);
     };
-    also(if query.memos { MEMOS } else { NOT_MEMOS }, Vec::new());
+    also(&internal(query.internal), Vec::new());
     if let Some(status) = status {
         also(" AND status = ?", vec![Box::new(status)]);
     }

@@ -1,6 +1,6 @@
 //! Deletion of whole runs (L20).
 
-use onward_core::memo::is_memo_id;
+use onward_core::internal::InternalRuns;
 use onward_core::{RunHead, RunKey, Status};
 use onward_store::{Delete, Retention, StoreError};
 use rusqlite::{Row, params};
@@ -33,7 +33,7 @@ impl Writer<'_> {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
                 }
                 self.delete_run(key, root)?;
-                if is_memo_id(&key.id) {
+                if InternalRuns::of(&key.id).is_some() {
                     return Ok(1);
                 }
                 let sql =
@@ -69,7 +69,7 @@ impl Writer<'_> {
         if !may_go {
             return Ok(Some("it is not closed"));
         }
-        if !read_open_children(self.db, key, None)?.is_empty() {
+        if InternalRuns::holds_children(&key.id) && !read_open_children(self.db, key, None)?.is_empty() {
             return Ok(Some("it has an open child"));
         }
         let mut statement = self.db.prepare_cached("SELECT data FROM outbox WHERE root = ?1")?;

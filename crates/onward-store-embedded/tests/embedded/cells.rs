@@ -174,7 +174,9 @@ impl Life<'_> {
     fn deliver(&mut self) {
         for (id, delivery) in self.call(|store| block_on(store.outbox_messages(100))).unwrap_or_default() {
             match delivery {
-                OutboxMessage::Start(run) => drop(self.call(|store| block_on(store.start_run(run.clone(), None)))),
+                OutboxMessage::Start(run) | OutboxMessage::StartFromTemplate { run, .. } => {
+                    drop(self.call(|store| block_on(store.start_run(run.clone(), None))))
+                }
                 OutboxMessage::Input { to, input } => self.append(&to, input),
             }
             self.call(|store| block_on(store.finish_deliveries(vec![id])));

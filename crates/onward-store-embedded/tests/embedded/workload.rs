@@ -184,7 +184,9 @@ impl Workload {
     fn deliver(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         let Some((_, delivery)) = block_on(store.outbox_messages(1))?.pop() else { return Ok(()) };
         match delivery {
-            OutboxMessage::Start(run) => block_on(store.start_run(run, None)).map(drop),
+            OutboxMessage::Start(run) | OutboxMessage::StartFromTemplate { run, .. } => {
+                block_on(store.start_run(run, None)).map(drop)
+            }
             OutboxMessage::Input { to, input } => block_on(store.append_input(to, input)).map(drop),
         }
     }

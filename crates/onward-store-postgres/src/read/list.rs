@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use onward_core::internal::InternalRuns;
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId, root_run};
@@ -42,9 +43,15 @@ pub(crate) async fn list_runs(db: &Db, query: &RunQuery) -> Outcome<RunPage> {
     Ok(RunPage::of(found, limit))
 }
 
-/// The ids of the cells of memos. Not a range, because the order of texts depends on the database.
-const MEMOS: &str = " AND left(r.id, 5) = 'memo:'";
-const NOT_MEMOS: &str = " AND left(r.id, 5) <> 'memo:'";
+/// Returns the condition on internal runs of a type, or on all others. Not a range, because the order of texts depends on the
+/// database.
+fn internal(of: Option<InternalRuns>) -> String {
+    let condition = |is: &str, prefix: &str| format!(" AND left(r.id, {}) {is} '{prefix}'", prefix.len());
+    match of {
+        Some(of) => condition("=", of.prefix()),
+        None => InternalRuns::ALL.iter().map(|of| condition("<>", of.prefix())).collect(),
+    }
+}
 
 /// Builds the statement for one index range.
 pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(Timestamp, &str)>, wanted: usize) -> Sql {
@@ -57,7 +64,7 @@ pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(T
         Some(Status::Running) => sql.also(" AND (r.status = 0 AND r.worker IS NOT NULL OR r.status = 1)"),
         Some(status) => sql.also(" AND r.status = ?").small(i16::from(status.number())),
     };
-    sql = sql.also(if query.memos { MEMOS } else { NOT_MEMOS });
+    sql = sql.also(&internal(query.internal));
     if let Some(kind) = &query.kind {
         sql = sql.also(" AND r.kind = ?").text(kind.as_str());
     }

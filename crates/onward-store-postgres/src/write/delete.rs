@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use onward_core::memo::is_memo_id;
+use onward_core::internal::InternalRuns;
 use onward_core::{KindSchemas, RunHead, RunKey};
 use onward_store::durable::seal::{number, seal, unseal_bytes};
 use onward_store::unit_of_work::RunRef;
@@ -44,7 +44,7 @@ impl UnitOfWork<'_> {
             return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
         }
         self.remove(&[(key.clone(), rk)]).await?;
-        if is_memo_id(&key.id) {
+        if InternalRuns::of(&key.id).is_some() {
             return Ok(1);
         }
         let (namespace, id, at) = (key.namespace.as_str(), key.id.as_str(), self.set.now.0 as i64);
@@ -62,7 +62,7 @@ impl UnitOfWork<'_> {
         }
         let text = "SELECT 1 FROM onward.runs WHERE parent_ns = $1 AND parent_id = $2 AND status < 4 LIMIT 1";
         let children = Sql::new(text).key(key);
-        if !self.db.query(&children).await?.is_empty() {
+        if InternalRuns::holds_children(&key.id) && !self.db.query(&children).await?.is_empty() {
             return Ok(Some("it has an open child"));
         }
         let messages = self.db.query(&Sql::new("SELECT data FROM onward.outbox WHERE rk = $1").number(rk)).await?;

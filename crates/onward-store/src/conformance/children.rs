@@ -92,7 +92,7 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut harness: Harnes
         let outbox = harness.store().outbox_messages(10).await.unwrap();
         links.extend(outbox.into_iter().filter_map(|(_, delivery)| match delivery {
             OutboxMessage::Start(child) => child.started.parent,
-            OutboxMessage::Input { .. } => None,
+            OutboxMessage::Input { .. } | OutboxMessage::StartFromTemplate { .. } => None,
         }));
         harness.deliver().await;
         assert_eq!(harness.head("s").await.next_index, Index(1 + incarnation), "the signal of each incarnation is taken");

@@ -369,7 +369,7 @@ impl Harness {
 /// Delivers one outbox message; a refusal by the receiver is no error.
 pub async fn hand_over(store: &dyn Store, delivery: OutboxMessage) {
     let answer = match delivery {
-        OutboxMessage::Start(run) => store.start_run(run, None).await.map(drop),
+        OutboxMessage::Start(run) | OutboxMessage::StartFromTemplate { run, .. } => store.start_run(run, None).await.map(drop),
         OutboxMessage::Input { to, input } => store.append_input(to, input).await.map(drop),
     };
     if let Err(error) = answer {

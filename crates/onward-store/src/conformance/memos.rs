@@ -1,6 +1,7 @@
 //! MM1 to MM7 in a store: cells are runs that only requests, results and invalidations reach, and that lists leave out.
 
 use onward_core::event::{MemoAsked, MemoInvalidated, MemoRequested, MemoReturned, MemoSettled, MemoStored};
+use onward_core::internal::InternalRuns;
 use onward_core::memo::{MemoCallType, MemoCaller, MemoCell, MemoScope, start_cell};
 use onward_core::run::{Input, OutboxMessage};
 use onward_core::{Event, RunKey, Status, Timestamp};
@@ -52,7 +53,7 @@ async fn sent(harness: &Harness) -> Vec<OutboxMessage> {
 fn names(messages: &[OutboxMessage]) -> Vec<(String, &'static str)> {
     let name = |message: &OutboxMessage| match message {
         OutboxMessage::Input { to, input } => (to.id.to_string(), input.event.name()),
-        OutboxMessage::Start(run) => (run.key.id.to_string(), "start"),
+        OutboxMessage::Start(run) | OutboxMessage::StartFromTemplate { run, .. } => (run.key.id.to_string(), "start"),
     };
     messages.iter().map(name).collect()
 }
@@ -122,9 +123,10 @@ pub async fn lists_leave_cells_out_and_their_deletion_is_not_recorded(mut harnes
     };
     assert_eq!(ids(&harness, RunQuery::default()).await, ["r"]);
     let waiting = vec![Status::Waiting];
+    let internal = Some(InternalRuns::Memos);
     assert_eq!(ids(&harness, RunQuery { statuses: waiting.clone(), ..Default::default() }).await, [""; 0]);
-    assert_eq!(ids(&harness, RunQuery { memos: true, ..Default::default() }).await, [cell().id.to_string()]);
-    assert_eq!(ids(&harness, RunQuery { memos: true, statuses: waiting, ..Default::default() }).await, [cell().id.to_string()]);
+    assert_eq!(ids(&harness, RunQuery { internal, ..Default::default() }).await, [cell().id.to_string()]);
+    assert_eq!(ids(&harness, RunQuery { internal, statuses: waiting, ..Default::default() }).await, [cell().id.to_string()]);
     let delete = || Delete::Run { key: cell(), reason: "x".to_owned() };
     refused(harness.store().delete_runs(delete()).await, "run_busy");
     harness.store().append_input(cell(), settled("a")).await.unwrap();
@@ -205,7 +207,7 @@ pub async fn a_restored_run_asks_again(mut harness: Harness) {
         .iter()
         .filter_map(|message| match message {
             OutboxMessage::Input { input, .. } => Some(&input.event),
-            OutboxMessage::Start(_) => None,
+            OutboxMessage::Start(_) | OutboxMessage::StartFromTemplate { .. } => None,
         })
         .filter_map(|event| if let Event::MemoAsked(asked) = event { Some(asked.by.run.id.to_string()) } else { None })
         .collect();

@@ -139,7 +139,7 @@ impl HasPayloads for NewRun {
 impl HasPayloads for OutboxMessage {
     fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         match self {
-            OutboxMessage::Start(run) => run.payloads(visit),
+            OutboxMessage::Start(run) | OutboxMessage::StartFromTemplate { run, .. } => run.payloads(visit),
             OutboxMessage::Input { input, .. } => input.event.payloads(visit),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onward_core::internal::InternalRuns;
 use onward_core::ledger::{SpendQuery, SpendRow, SpendTally};
-use onward_core::memo::is_memo_id;
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount, TaskState};
 use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp};
@@ -119,7 +119,7 @@ impl MemoryState {
                 }
                 let (kind, reason) = (run.head().kind.clone(), reason.clone());
                 self.remove_run(key);
-                if !is_memo_id(&key.id) {
+                if InternalRuns::of(&key.id).is_none() {
                     self.deleted.push(DeletedRun { key: key.clone(), kind, reason, deleted_at: now });
                 }
                 Ok(1)
@@ -164,7 +164,7 @@ impl MemoryState {
         let key = &run.head().key;
         if !run.head().may_be_deleted() {
             Some("it is not closed")
-        } else if self.children(key).next().is_some() {
+        } else if InternalRuns::holds_children(&key.id) && self.children(key).next().is_some() {
             Some("it has an open child")
         } else if self.outbox.values().any(|(from, _)| from == key) {
             Some("it has undelivered outbox messages")

@@ -29,9 +29,7 @@ pub async fn commit<R: Rows>(rows: &mut R, commit: Commit, encoded: Option<Body>
         Err(CommitRefusal::Refused(refusal)) => return Err(StoreError::from(refusal).into()),
     };
     let answer = Committed { index: admitted.record.index, at: now, status: head.status };
-    if let Some(successor) = take(rows, run, admitted, encoded).await? {
-        continue_as_new(rows, run, *successor).await?;
-    }
+    take(rows, run, admitted, encoded).await?;
     settle(rows, run);
     rows.save().await?;
     Ok(answer)
@@ -148,8 +146,6 @@ pub async fn append_input<R: Rows>(
     let loaded = &rows.set().runs[run];
     let admission = admission::admit(&loaded.head, input, None, now, &loaded.slots, &loaded.waits)?;
     let answer = admission.answer();
-    // The record of a cell has other events than the input.
-    let encoded = encoded.filter(|_| loaded.head.cell.is_none());
     if !answer.repeated {
         take_input(rows, run, admission, encoded).await?;
         settle(rows, run);
@@ -201,22 +197,19 @@ async fn load_for_admission<R: Rows>(
 async fn take_input<R: Rows>(rows: &mut R, run: RunRef, admission: Admission, encoded: Option<Body>) -> Result<(), R::Error> {
     let Admission::Taken { head, admitted, slots, .. } = admission else { return Ok(()) };
     let (index, at) = (admitted.record.index, admitted.record.at);
+    // The record of an internal run has other events than the input.
+    let encoded = encoded.filter(|_| head.cell.is_none() && head.schedule.is_none());
     let in_log = if R::COST_NEEDS_SLOT { None } else { admitted.record.cost().map(TaskAttemptEnded::once) }; // I5
     let loaded = rows.set().change(run);
     for once in slots.into_iter().filter(|once| in_log.as_ref() != Some(once)) {
         loaded.slots.put(once.key, TakenSlot { token: once.token, index, at });
     }
     loaded.head = *head;
-    take(rows, run, admitted, encoded).await.map(drop)
+    take(rows, run, admitted, encoded).await
 }
 
-/// Adds an admitted record with its effects; the caller settles the run. Returns the start of the run's next generation, if any.
-async fn take<R: Rows>(
-    rows: &mut R,
-    run: RunRef,
-    admitted: Admitted,
-    encoded: Option<Body>,
-) -> Result<Option<Box<NewRun>>, R::Error> {
+/// Adds an admitted record with its effects, and begins the run's next generation if it continues; the caller settles the run.
+async fn take<R: Rows>(rows: &mut R, run: RunRef, admitted: Admitted, encoded: Option<Body>) -> Result<(), R::Error> {
     let Admitted { record, effects, successor } = admitted;
     let (index, at) = (record.index, record.at);
     let body = R::Body::of(&record, encoded);
@@ -226,5 +219,8 @@ async fn take<R: Rows>(
     for effect in effects {
         carry_out(rows, run, effect, index, at).await?;
     }
-    Ok(successor)
+    match successor {
+        Some(successor) => Box::pin(continue_as_new(rows, run, *successor)).await,
+        None => Ok(()),
+    }
 }

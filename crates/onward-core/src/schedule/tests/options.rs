@@ -112,7 +112,7 @@ fn a_paused_schedule_starts_what_people_request_and_skips_the_rest() {
     let pause = ScheduleInput::Pause(PauseSchedule { note: "holidays".to_owned() });
     let script = Script::overlap(Overlap::Skip).input(&pause, 0.5);
     assert_eq!(script.effects.last(), Some(&ScheduleEffect::Wake(None)));
-    let trigger = ScheduleInput::Trigger(TriggerSchedule { request_id: name("now"), overlap: None });
+    let trigger = ScheduleInput::Trigger(TriggerSchedule { request_id: name("now"), overlap: None, requested_by: None });
     let script = script.due(3.0).input(&trigger, 3.0);
     assert_eq!(script.head.running[0].firing.run.as_str(), "hourly@now:now");
     let resume = ScheduleInput::Resume(ResumeSchedule { note: String::new() });
@@ -134,7 +134,7 @@ fn a_failure_pauses_the_schedule_if_it_should() {
 fn a_backfill_runs_slots_of_the_past_in_order() {
     let backfill = |from: u64, until: u64| {
         let (from, until) = (Timestamp(START + from * HOUR), Timestamp(START + until * HOUR));
-        ScheduleInput::Backfill(BackfillSchedule { request_id: name("b"), from, until, overlap: None })
+        ScheduleInput::Backfill(BackfillSchedule { request_id: name("b"), from, until, overlap: None, requested_by: None })
     };
     let script = Script::overlap(Overlap::Skip).due(1.0).ended(0, Ending::Completed, 1.5);
     let script = script.input(&backfill(0, 2), 2.5).ended(1, Ending::Completed, 2.6).ended(2, Ending::Existed, 2.7);
@@ -178,6 +178,6 @@ fn ids_and_options_have_limits() {
         let refusal = create("a", options).unwrap_err();
         assert_eq!((refusal.code(), refusal.to_string().starts_with("options.")), ("schedule_invalid", true), "{refusal}");
     }
-    let long = ScheduleInput::Trigger(TriggerSchedule { request_id: name(&"x".repeat(65)), overlap: None });
+    let long = ScheduleInput::Trigger(TriggerSchedule { request_id: name(&"x".repeat(65)), overlap: None, requested_by: None });
     assert_eq!(Script::overlap(Overlap::Skip).head.decide(&long, Timestamp(START)), Err(ScheduleRefusal::RequestId));
 }

@@ -303,7 +303,7 @@ impl World {
         self.plain.begin();
         self.plain.trigger(self.now, overlap);
         self.plain.tick(self.now);
-        self.input(&ScheduleInput::Trigger(TriggerSchedule { request_id, overlap }))?;
+        self.input(&ScheduleInput::Trigger(TriggerSchedule { request_id, overlap, requested_by: None }))?;
         self.compare()
     }
 
@@ -314,8 +314,13 @@ impl World {
         let overlap = *self.random.choice(POLICIES).unwrap();
         let from = self.now - self.random.integer(1..600 * MINUTE);
         let until = self.random.integer(from + 1..=self.now);
-        let request =
-            BackfillSchedule { request_id: name(&id), from: Timestamp(from), until: Timestamp(until), overlap: Some(overlap) };
+        let request = BackfillSchedule {
+            request_id: name(&id),
+            from: Timestamp(from),
+            until: Timestamp(until),
+            overlap: Some(overlap),
+            requested_by: None,
+        };
         self.plain.begin();
         self.plain.backfill(&id, from, until, overlap);
         self.plain.tick(self.now);
