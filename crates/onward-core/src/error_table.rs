@@ -327,6 +327,8 @@ error_table! {
         => "see GET /v1/kinds for the kinds with schemas or workers";
     PayloadUnreadable "payload_unreadable" 500 Fail "A codec could not encode or decode a payload"
         => "keep encryption keys for as long as payloads that they encrypted are read";
+    ScheduleNotFound "schedule_not_found" 404 Fail "The namespace has no schedule of this id"
+        => "list the schedules with `onward schedule list`";
     ScheduleInvalid "schedule_invalid" 400 Fail
         "The definition of a schedule, or a request to it, is invalid, and nothing was stored"
         => "correct the part that the message names";

@@ -3,6 +3,7 @@
 //! Every variant has a row in the table of error codes and thus a consequence, so that callers need not match on variants.
 
 use onward_core::attribute::AttributeError;
+use onward_core::schedule::ScheduleRefusal;
 use onward_core::{Hash, Index, Name, NameError, RunKey, error_enum};
 use onward_store::StoreError;
 
@@ -81,6 +82,13 @@ error_enum! {
         FlowInvalid { flow: Name, violations: Vec<Violation> } => FlowInvalid,
         #[error("there is no flow `{flow}`")]
         FlowNotFound { flow: Name } => FlowNotFound,
+        #[error("no worker and no flow has the kind `{kind}`")]
+        KindNotFound { kind: Name } => KindNotFound
+            hint() "connect a worker with this kind first, or send `force` to wait for one",
+        #[error("schedule `{schedule}` not found")]
+        ScheduleNotFound { schedule: Name } => ScheduleNotFound,
+        #[error(transparent)]
+        Schedule(#[from] ScheduleRefusal) => (error),
         #[error("the current version of flow `{flow}` is {}", current.as_ref().map_or_else(|| "none".to_owned(), |version| format!("`{version}`")))]
         FlowChanged { flow: Name, current: Option<Name> } => FlowChanged,
         #[error("{open_runs} open runs are pinned to versions of flow `{flow}`")]

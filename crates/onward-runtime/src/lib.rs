@@ -19,6 +19,7 @@ mod conversation;
 mod counts;
 mod error;
 mod memo;
+mod schedule;
 mod schemas;
 mod stream;
 mod worker;

@@ -13,6 +13,7 @@ mod lists;
 mod memos;
 mod observe;
 mod runs;
+mod schedules;
 mod tasks;
 
 pub use conversations::*;
@@ -23,6 +24,7 @@ pub use memos::*;
 pub use observe::*;
 pub use payloads::PayloadMut;
 pub use runs::*;
+pub use schedules::*;
 pub use target::{HasTarget, Target, split_call_ref};
 pub use tasks::*;
 pub use verbs::{Call, Reply, Verb, verb};

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::live::{ActiveCall, LiveContent, LiveFrame};
+use crate::run::schedule::schedule_key;
 use crate::timeline::{CallType, TimelineCall};
 use crate::{Failure, Payload, RunKey};
 
@@ -63,6 +64,13 @@ impl Call {
                 let run = RunKey::new(request.namespace.clone(), id);
                 visit(of_result(&mut request.result), &run, None, &["promise"])
             }
+            PutSchedule(request) => match schedule_key(request.namespace.clone(), &request.schedule) {
+                // The server renders templates.
+                Some(run) if !request.definition.target.is_template => {
+                    visit(PayloadMut::Payload(&mut request.definition.target.input), &run, None, &["input"])
+                }
+                _ => Ok(()),
+            },
             // Attachments are read by the server, which passes them to models; flows are executed by it.
             PutAttachment(_) | ReadRun(_) | ReadTask(_) | CancelTask(_) | ReadBlockers(_) | ListDeleted(_) | ReadLog(_)
             | ReadEntries(_) | AwaitChange(_) | ReadActive(_) | ReadStream(_) | ListRuns(_) | ListChildren(_)
@@ -70,7 +78,8 @@ impl Call {
             | ForkRun(_) | ResetRun(_) | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | ListWorkers(_)
             | ListQuarantined(_) | RetryTask(_) | ListQueues(_) | ReadTimeline(_) | ReadAt(_) | CountRuns(_)
             | ReadActivity(_) | PutFlow(_) | ListFlows(_) | DeleteFlow(_) | PutDefaults(_) | ListDefaults(_)
-            | InvalidateMemos(_) => Ok(()),
+            | InvalidateMemos(_) | ReadSchedule(_) | ListSchedules(_) | DeleteSchedule(_) | PauseSchedule(_)
+            | ResumeSchedule(_) | TriggerSchedule(_) | BackfillSchedule(_) | ListSlots(_) => Ok(()),
         }
     }
 }
@@ -160,6 +169,12 @@ impl Reply {
                     .filter_map(|(part, context)| Some((part.as_mut()?, context)))
                     .try_for_each(|(part, context)| visit(PayloadMut::Payload(part), &run, Some(generation), &[context]))
             }),
+            (Reply::PutSchedule(reply), _) => visit_schedule(&mut reply.schedule, visit),
+            (Reply::ReadSchedule(view) | Reply::PauseSchedule(view) | Reply::ResumeSchedule(view), _) => {
+                visit_schedule(view, visit)
+            }
+            (Reply::BackfillSchedule(view), _) => visit_schedule(view, visit),
+            (Reply::ListSchedules(reply), _) => reply.schedules.iter_mut().try_for_each(|view| visit_schedule(view, visit)),
             (Reply::ListQuarantined(reply), _) => reply.tasks.iter_mut().try_for_each(|task| {
                 let (run, generation) = (task.id.run.clone(), task.id.generation);
                 visit(PayloadMut::Payload(&mut task.input), &run, Some(generation), &["task"])
@@ -167,6 +182,12 @@ impl Reply {
             _ => Ok(()),
         }
     }
+}
+
+/// Visits the input of the runs of a schedule.
+fn visit_schedule<E>(view: &mut ScheduleView, visit: &mut Visit<'_, E>) -> Result<(), E> {
+    let run = view.run();
+    visit(PayloadMut::Payload(&mut view.definition.target.input), &run, None, &["input"])
 }
 
 /// Visits the payloads of a call. Those of a child are read in the context of its run.

@@ -120,6 +120,24 @@ macro_rules! with_verbs {
             delete_flow DeleteFlow(DeleteFlowRequest) -> DoneReply, Admin;
             /// Invalidates memos by key or by prefix: calls that begin later compute again.
             invalidate_memos InvalidateMemos(InvalidateMemosRequest) -> InvalidateMemosReply, Operate;
+            /// Creates a schedule, or replaces its definition. Starts nothing of the past.
+            put_schedule PutSchedule(PutScheduleRequest) -> PutScheduleReply, Operate;
+            /// Reads a schedule with its last runs and its next slots.
+            read_schedule ReadSchedule(ScheduleRequest) -> ScheduleView, Read;
+            /// Lists schedules, newest first.
+            list_schedules ListSchedules(ScheduleQuery) -> SchedulesReply, Read;
+            /// Deletes a schedule. Runs that it started continue.
+            delete_schedule DeleteSchedule(ScheduleRequest) -> DoneReply, Operate;
+            /// Pauses a schedule: the clock starts nothing until it is resumed.
+            pause_schedule PauseSchedule(PauseScheduleRequest) -> ScheduleView, Operate;
+            /// Resumes a paused schedule; the slots of the pause are skipped.
+            resume_schedule ResumeSchedule(PauseScheduleRequest) -> ScheduleView, Operate;
+            /// Starts a run of a schedule at once.
+            trigger_schedule TriggerSchedule(TriggerScheduleRequest) -> TriggerScheduleReply, Operate;
+            /// Starts runs for the slots of a past range.
+            backfill_schedule BackfillSchedule(BackfillScheduleRequest) -> ScheduleView, Operate;
+            /// Returns slots of a schedule, or of a specification that is not stored.
+            list_slots ListSlots(SlotsRequest) -> SlotsReply, Read;
         }
     };
 }

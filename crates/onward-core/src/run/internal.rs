@@ -2,7 +2,7 @@
 //!
 //! Owns the prefixes of their ids. No list, request, child or signal of a caller reaches a run under such an id (MM6, SR4).
 
-use crate::RunId;
+use crate::{Name, RunId};
 
 /// The types of internal runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,11 @@ impl InternalRuns {
     /// Returns the type that an id is reserved for.
     pub fn of(id: &RunId) -> Option<InternalRuns> {
         InternalRuns::ALL.into_iter().find(|of| id.as_str().starts_with(of.prefix()))
+    }
+
+    /// Returns the type that a kind belongs to.
+    pub fn of_kind(kind: &Name) -> Option<InternalRuns> {
+        InternalRuns::ALL.into_iter().find(|of| kind.as_str().starts_with(of.prefix()))
     }
 
     /// Returns true if the run with this id is kept while it has open children. The runs of a schedule outlive it.

@@ -180,6 +180,7 @@ impl RunHead {
             }),
             attributes: target.attributes.clone(),
             deadline_ms: target.deadline_ms,
+            budget: definition.granted.clone(),
             requester: definition.requester.clone(),
             copied_by: firing.requested_by.iter().cloned().collect(),
             ..RunStarted::new(target.kind.clone(), target.input.clone(), self.child_seed(&call_id))
@@ -187,7 +188,10 @@ impl RunHead {
         let run = NewRun { key: RunKey::new(self.key.namespace.clone(), firing.run.clone()), started, signal: None };
         match target.is_template {
             false => OutboxMessage::Start(run),
-            true => OutboxMessage::StartFromTemplate { run, slot: SlotContext { schedule: schedule.id.clone(), firing } },
+            true => {
+                let time_zone = definition.spec.time_zone.clone();
+                OutboxMessage::StartFromTemplate { run, slot: SlotContext { schedule: schedule.id.clone(), firing, time_zone } }
+            }
         }
     }
 

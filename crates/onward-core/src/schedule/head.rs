@@ -226,7 +226,12 @@ choice! {
 message! {
     /// The slot that a template is rendered for.
     #[derive(Eq)]
-    pub struct SlotContext { 1 => schedule: Name, 2 => firing: Firing }
+    pub struct SlotContext {
+        1 => schedule: Name,
+        2 => firing: Firing,
+        /// The time zone of the schedule; UTC if absent.
+        3 => time_zone: Option<String>,
+    }
 }
 
 impl ScheduleStart {

@@ -47,5 +47,7 @@ pub use spec::{
     BUFFER_MAX, Calendar, Interval, Overlap, ScheduleDefinition, ScheduleOptions, ScheduleSpec, ScheduleTarget, SpecError,
 };
 
+pub use zone::{LocalTime, local_time};
+
 #[cfg(test)]
 mod tests;

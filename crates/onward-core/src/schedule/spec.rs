@@ -1,5 +1,6 @@
 //! The definition of a schedule as callers write it, and the errors of its parts.
 
+use crate::spend::budget::BudgetHead;
 use crate::time::millis;
 use crate::{Attribute, ErrorCode, ErrorInfo, Name, Payload, Timestamp, message, numbered};
 
@@ -28,6 +29,9 @@ message! {
         /// The name of the credential that defined it; not part of the definition's identity.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => requester: Option<String>,
+        /// The budget of each run, as granted to that credential.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => granted: Option<Box<BudgetHead>>,
     }
 
     /// The run that each slot starts.
@@ -147,7 +151,7 @@ numbered! {
 impl ScheduleDefinition {
     /// Returns true if both define the same schedule, by the same or by different callers.
     pub fn is_same(&self, other: &ScheduleDefinition) -> bool {
-        (&self.target, &self.spec, &self.options) == (&other.target, &other.spec, &other.options)
+        (&self.target, &self.spec, &self.options, &self.granted) == (&other.target, &other.spec, &other.options, &other.granted)
     }
 }
 
@@ -221,6 +225,11 @@ pub struct SpecError {
 }
 
 impl SpecError {
+    /// Returns the error of a part that another crate checks.
+    pub fn of(part: impl Into<String>, message: impl Into<String>, hint: &'static str) -> SpecError {
+        SpecError::new(part, message, hint)
+    }
+
     pub(super) fn new(part: impl Into<String>, message: impl Into<String>, hint: &'static str) -> SpecError {
         SpecError { part: part.into(), position: None, message: message.into(), hint }
     }

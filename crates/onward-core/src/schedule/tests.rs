@@ -37,7 +37,7 @@ fn definition(spec: ScheduleSpec, options: ScheduleOptions) -> ScheduleDefinitio
         attributes: Vec::new(),
         deadline_ms: None,
     };
-    ScheduleDefinition { target, spec, options, requester: None }
+    ScheduleDefinition { target, spec, options, requester: None, granted: None }
 }
 
 /// Returns the first slots after a time, as text without milliseconds.

@@ -62,6 +62,32 @@ impl Zone {
     }
 }
 
+/// A time as people in a time zone write it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalTime {
+    /// With the offset, such as `2026-11-20T02:00:00+01:00`.
+    pub text: String,
+    /// `2026-11-20`.
+    pub date: String,
+    /// `02:00:00`.
+    pub time: String,
+}
+
+/// Returns a time in a zone; in UTC if there is no such zone.
+pub fn local_time(at: crate::Timestamp, zone: Option<&str>) -> LocalTime {
+    let seconds = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);
+    let offset = Zone::find(zone).map_or(0, |zone| zone.offset(seconds));
+    let shifted = crate::Timestamp(seconds.saturating_add(offset).max(0).unsigned_abs().saturating_mul(1_000));
+    let text = shifted.to_string();
+    let (date, time) = text.trim_end_matches(".000Z").split_once('T').expect("a timestamp has a date and a time");
+    let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs() / 60);
+    LocalTime {
+        text: format!("{date}T{time}{sign}{:02}:{:02}", minutes / 60, minutes % 60),
+        date: date.to_owned(),
+        time: time.to_owned(),
+    }
+}
+
 /// Returns the time of a second; those that jiff does not have are far outside of the slots.
 fn instant(at: i64) -> Timestamp {
     Timestamp::from_second(at).unwrap_or(if at < 0 { Timestamp::MIN } else { Timestamp::MAX })

@@ -11,7 +11,7 @@ use onward_core::api::{
 use onward_core::budget::{Allowance, Budget};
 use onward_core::conversation::MESSAGE;
 use onward_core::event::{PauseReason, RunPaused};
-use onward_core::memo::kept_for;
+use onward_core::internal::InternalRuns;
 use onward_core::reopen::Retry;
 use onward_core::task::TaskState;
 use onward_core::{Name, Namespace};
@@ -117,6 +117,18 @@ impl Runtime {
             Call::PutFlow(of) => Reply::PutFlow(self.put_flow(of).await?),
             Call::ListFlows(of) => Reply::ListFlows(FlowsReply { flows: self.list_flows(&of).await? }),
             Call::InvalidateMemos(of) => Reply::InvalidateMemos(self.invalidate_memos(of).await?),
+            Call::PutSchedule(of) => Reply::PutSchedule(self.put_schedule(of, context).await?),
+            Call::ReadSchedule(of) => Reply::ReadSchedule(self.read_schedule(&of).await?),
+            Call::ListSchedules(of) => Reply::ListSchedules(self.list_schedules(of).await?),
+            Call::DeleteSchedule(of) => {
+                self.delete_schedule(&of).await?;
+                Reply::DeleteSchedule(DoneReply {})
+            }
+            Call::PauseSchedule(of) => Reply::PauseSchedule(self.pause_schedule(of).await?),
+            Call::ResumeSchedule(of) => Reply::ResumeSchedule(self.resume_schedule(of).await?),
+            Call::TriggerSchedule(of) => Reply::TriggerSchedule(self.trigger_schedule(of, context).await?),
+            Call::BackfillSchedule(of) => Reply::BackfillSchedule(self.backfill_schedule(of, context).await?),
+            Call::ListSlots(of) => Reply::ListSlots(self.list_slots(of).await?),
             Call::PutDefaults(of) => Reply::PutDefaults(self.put_defaults(of).await?),
             Call::ListDefaults(of) => Reply::ListDefaults(self.list_defaults(&of).await?),
             Call::DeleteFlow(of) => {
@@ -177,7 +189,7 @@ impl Runtime {
 
     async fn open_versions(&self, namespace: Namespace) -> Result<Vec<VersionCount>, RuntimeError> {
         let mut versions = self.store().count_versions(namespace).await?;
-        versions.retain(|version| kept_for(&version.kind).is_none());
+        versions.retain(|version| InternalRuns::of_kind(&version.kind).is_none());
         Ok(versions)
     }
 

@@ -59,11 +59,7 @@ impl Runtime {
             return Err(RuntimeError::KindReserved { kind });
         }
         // A caller need not know the code: the run is pinned to the current version.
-        let version = match version {
-            None => self.current_flow(&key.namespace, &kind).await?,
-            version => version,
-        };
-        let version = version.or_else(|| self.hub().workers.current_version(&key.namespace, &kind));
+        let version = self.current_version(&key.namespace, &kind, version).await?;
         attribute::check(&attributes)?;
         check_payload(&input)?;
         let kind_key = (false, kind.clone(), version.clone());

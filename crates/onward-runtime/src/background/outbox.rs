@@ -20,6 +20,7 @@ use onward_core::{ErrorCode, Event, Failure, Name, RunKey};
 use onward_store::{Consequence, OutboxId, StoreError};
 use tokio::task::JoinSet;
 
+use crate::schedule::is_scheduled;
 use crate::{Runtime, RuntimeError, TickCounts};
 
 /// Number of messages in one pass.
@@ -94,8 +95,9 @@ impl Runtime {
     /// Returns true if the receiver accepted the message, false if it never will. Fails if a later attempt may succeed.
     pub(crate) async fn carry(&self, delivery: OutboxMessage) -> Result<bool, StoreError> {
         match delivery {
+            OutboxMessage::Start(run) if is_scheduled(&run) => self.carry_scheduled(run, None).await,
             OutboxMessage::Start(run) => self.carry_start(run).await,
-            OutboxMessage::StartFromTemplate { run, slot } => self.carry_start_from_template(run, &slot).await,
+            OutboxMessage::StartFromTemplate { run, slot } => self.carry_scheduled(run, Some(&slot)).await,
             OutboxMessage::Input { to, input } => match input.event {
                 Event::MemoAsked(asked) => self.carry_memo_request(to, asked).await,
                 _ => self.carry_input(to, input).await,
@@ -159,7 +161,7 @@ impl Runtime {
         Box::pin(self.carry(answer)).await
     }
 
-    async fn carry_start(&self, run: NewRun) -> Result<bool, StoreError> {
+    pub(crate) async fn carry_start(&self, run: NewRun) -> Result<bool, StoreError> {
         let (key, parent) = (run.key.clone(), run.started.parent.clone());
         let spent = run.started.budget.as_ref().map(|_| BudgetUse::default());
         let (code, message) = match self.begin_run(run).await {

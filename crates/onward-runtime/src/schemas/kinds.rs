@@ -80,6 +80,11 @@ impl NamespaceKinds {
         if is_update { kind.updates.get(name) } else { kind.signals.get(name) }
     }
 
+    /// Returns true if a flow or a workflow of the kind is stored.
+    pub(crate) fn has_runs_of(&self, kind: &Name) -> bool {
+        self.flows.contains_key(kind) || self.kinds.keys().any(|(is_task, own, _)| !is_task && own == kind)
+    }
+
     pub(crate) fn live_defaults(&self, kind: &Name) -> Option<&KindDefaults> {
         self.defaults.get(kind)
     }
@@ -205,17 +210,51 @@ impl Runtime {
     /// Fails for an internal kind (KI4), and for an input that does not fit, unless the run exists: then the store decides
     /// whether the start is a repeat (KI1).
     pub(crate) async fn check_input(&self, run: &RunKey, key: KindKey, input: &Payload) -> Result<(), RuntimeError> {
-        let known = self.known_kinds(&run.namespace).await?;
-        if known.internal.contains(&(key.0, key.1.clone())) {
-            return Err(RuntimeError::KindInternal { kind: key.1 });
+        match self.check_new_input(&run.namespace, &key, input).await {
+            Err(RuntimeError::InputInvalid { .. }) if self.store().read_run(run.clone(), None).await?.is_some() => Ok(()),
+            checked => checked,
         }
-        let Some(schema) = known.kinds.get(&key).and_then(|entry| entry.input.as_ref()) else { return Ok(()) };
+    }
+
+    /// Fails if callers may not start runs of the kind.
+    pub(crate) async fn check_startable(&self, namespace: &Namespace, key: &KindKey) -> Result<(), RuntimeError> {
+        let known = self.known_kinds(namespace).await?;
+        match known.internal.contains(&(key.0, key.1.clone())) {
+            true => Err(RuntimeError::KindInternal { kind: key.1.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Compares the input of a new run with the schema of its kind.
+    pub(crate) async fn check_new_input(
+        &self,
+        namespace: &Namespace,
+        key: &KindKey,
+        input: &Payload,
+    ) -> Result<(), RuntimeError> {
+        self.check_startable(namespace, key).await?;
+        let known = self.known_kinds(namespace).await?;
+        let Some(schema) = known.kinds.get(key).and_then(|entry| entry.input.as_ref()) else { return Ok(()) };
         let invalid = |why| RuntimeError::SchemaInvalid { kind: key.1.clone(), which: "input", why };
         let violations = schema.violations(input).await.map_err(invalid)?;
-        if violations.is_empty() || self.store().read_run(run.clone(), None).await?.is_some() {
-            return Ok(());
+        match violations.is_empty() {
+            true => Ok(()),
+            false => Err(RuntimeError::InputInvalid { kind: key.1.clone(), violations }),
         }
-        Err(RuntimeError::InputInvalid { kind: key.1, violations })
+    }
+
+    /// Returns the version that a new run is pinned to: the requested one, or the current one of its flow or its workers.
+    pub(crate) async fn current_version(
+        &self,
+        namespace: &Namespace,
+        kind: &Name,
+        requested: Option<Name>,
+    ) -> Result<Option<Name>, StoreError> {
+        let version = match requested {
+            None => self.current_flow(namespace, kind).await?,
+            version => version,
+        };
+        Ok(version.or_else(|| self.hub().workers.current_version(namespace, kind)))
     }
 
     /// Returns the version that new runs of a flow are pinned to, if the flow has a definition.

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use onward_core::{ErrorCode, Name, RunKey, TASK_KIND_PREFIX};
+use onward_core::{ErrorCode, Name, Namespace, RunKey, TASK_KIND_PREFIX};
 use onward_runtime::RuntimeError;
 use onward_wire::worker::Hello;
 use serde::{Deserialize, Serialize};
@@ -102,6 +102,23 @@ pub(crate) async fn check_existing(server: &Server, caller: &Caller, run: &RunKe
     match check_run(server, Scope::Signal, caller, run).await {
         Err(problem) if problem.code == ErrorCode::RunNotFound.as_str() => Ok(()),
         checked => checked,
+    }
+}
+
+/// Refuses to change a schedule that exists and starts runs of a kind that the caller's key is not for.
+pub(crate) async fn check_schedule(
+    server: &Server,
+    caller: &Caller,
+    namespace: &Namespace,
+    schedule: &Name,
+) -> Result<(), Problem> {
+    if caller.bounds.kinds.is_none() {
+        return Ok(());
+    }
+    match server.runtime().schedule_definition(namespace, schedule).await {
+        Ok(definition) => Ok(caller.bounds.check_kind(&definition.target.kind)?),
+        Err(RuntimeError::ScheduleNotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

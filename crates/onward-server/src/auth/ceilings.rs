@@ -57,6 +57,15 @@ pub(crate) fn check_resume(requested: Option<Budget>, by: &Principal, server: &S
     check(&requested.unwrap_or_default(), &ceiling(by, server))
 }
 
+/// Fails if the caller lets another credential's schedule start a run that may spend more than the caller's own runs (CB1).
+pub(crate) fn check_granted(granted: Option<Budget>, by: &Principal, server: &Server) -> Result<(), Problem> {
+    let (granted, ceiling) = (granted.unwrap_or_default(), ceiling(by, server));
+    match granted.lowered_by(ceiling) == granted {
+        true => Ok(()),
+        false => Err(RequestError::BudgetTooLarge { what: "schedule", ceiling: ceiling.to_string() }.into()),
+    }
+}
+
 /// Returns the ceiling of a run that continues from a copy; the copy gets the lower limits (CB3).
 pub(crate) fn of_copy(by: &Principal, server: &Server) -> Option<Budget> {
     Some(ceiling(by, server)).filter(|ceiling| !ceiling.is_unlimited())

@@ -13,6 +13,7 @@ pub(crate) mod kinds;
 pub(crate) mod memos;
 pub(crate) mod operations;
 pub(crate) mod runs;
+pub(crate) mod schedules;
 pub(crate) mod servers;
 pub(crate) mod tasks;
 pub(crate) mod transfer;

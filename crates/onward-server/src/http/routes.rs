@@ -10,7 +10,8 @@ use onward_core::api::verb;
 
 use crate::auth::{Scope, session};
 use crate::handlers::{
-    approvals, attachments, bulk, claims, entries, external, flows, kinds, memos, operations, runs, servers, tasks, transfer,
+    approvals, attachments, bulk, claims, entries, external, flows, kinds, memos, operations, runs, schedules, servers, tasks,
+    transfer,
 };
 use crate::http::diagnosis;
 use crate::http::problem::Problem;
@@ -413,6 +414,40 @@ routes! {
         "Invalidate memos by key or by prefix: calls that begin later compute again"
         <- JSON "InvalidateMemos"
         => [200 "The number of memos that were invalidated" JSON "InvalidateMemosReply"];
+    GET "/v1/schedules" listSchedules [verb ListSchedules] schedules::list, "List schedules, newest first"
+        query [ROWS_LIMIT, CURSOR]
+        => [200 "Schedules without their histories" JSON "ScheduleList"];
+    PUT "/v1/schedules/{id}" putSchedule [verb PutSchedule] schedules::put, "Create a schedule, or replace its definition"
+        <- JSON "PutSchedule"
+        => [201 "Created; its first slot is in the future" JSON "Schedule",
+            200 "It existed, and has this definition now" JSON "Schedule",
+            400 "The definition is invalid, and nothing was stored" PROBLEM "InputProblem"];
+    GET "/v1/schedules/{id}" getSchedule [verb ReadSchedule] schedules::show, "Show a schedule with its last runs and its next slots"
+        => [200 "The schedule" JSON "Schedule"];
+    DELETE "/v1/schedules/{id}" deleteSchedule [verb DeleteSchedule] schedules::remove,
+        "Delete a schedule; runs that it started continue"
+        => [204 "Deleted"];
+    POST "/v1/schedules/{id}/pause" pauseSchedule [verb PauseSchedule] schedules::pause,
+        "Pause a schedule: the clock starts nothing until it is resumed"
+        <- JSON "ScheduleNote" optional
+        => [200 "The schedule" JSON "Schedule"];
+    POST "/v1/schedules/{id}/resume" resumeSchedule [verb ResumeSchedule] schedules::resume,
+        "Resume a paused schedule; the slots of the pause are skipped"
+        <- JSON "ScheduleNote" optional
+        => [200 "The schedule" JSON "Schedule"];
+    POST "/v1/schedules/{id}/trigger" triggerSchedule [verb TriggerSchedule] schedules::trigger, "Start a run of a schedule at once"
+        <- JSON "TriggerSchedule" optional
+        => [202 "The run, and whether it starts" JSON "TriggeredRun"];
+    POST "/v1/schedules/{id}/backfill" backfillSchedule [verb BackfillSchedule] schedules::backfill,
+        "Start runs for the slots of a past range"
+        <- JSON "BackfillSchedule"
+        => [202 "The schedule; the backfill continues in the background" JSON "Schedule"];
+    GET "/v1/schedules/{id}/slots" listSlots [verb ListSlots] schedules::slots, "List slots of a schedule"
+        query [Parameter::new("after", "Timestamp", "Slots after this time; after now by default"), ROWS_LIMIT]
+        => [200 "Slots in order, with the times at which they are due" JSON "SlotList"];
+    POST "/v1/slots" previewSlots [verb ListSlots] schedules::preview, "List slots of a specification that is not stored"
+        <- JSON "PreviewSlots"
+        => [200 "Slots in order, with the times at which they are due" JSON "SlotList"];
     POST "/v1/drive/{id}" driveRun [verb DriveRun] claims::drive,
         "Claim one run to work on it, optionally with a signal or a decision"
         <- JSON "Drive" optional

@@ -69,6 +69,21 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
         // A memo may have results of every kind.
         Call::InvalidateMemos(_) => by.caller.bounds.check_filter(None)?,
         Call::PutFlow(put) => by.caller.bounds.check_kind(&put.flow)?,
+        Call::PutSchedule(put) => {
+            // Its runs are started in the name of the caller, also when the key is revoked.
+            by.check_also(Scope::Start, server).await?;
+            by.caller.bounds.check_kind(&put.definition.target.kind)?;
+            bounds::check_schedule(server, &by.caller, &put.namespace, &put.schedule).await?;
+            context.allowance = ceilings::of_start(put.budget, by, server).await?;
+            put.budget = None;
+        }
+        Call::DeleteSchedule(of) => bounds::check_schedule(server, &by.caller, &of.namespace, &of.schedule).await?,
+        Call::PauseSchedule(of) | Call::ResumeSchedule(of) => {
+            bounds::check_schedule(server, &by.caller, &of.namespace, &of.schedule).await?;
+        }
+        Call::TriggerSchedule(of) => check_starts_of(server, by, &of.schedule).await?,
+        Call::BackfillSchedule(of) => check_starts_of(server, by, &of.schedule).await?,
+        Call::ListSchedules(query) => limit(&mut query.limit),
         Call::ResumeRun(resume) => ceilings::check_resume(resume.budget, by, server)?,
         Call::RetryRun(_) => context.budget_max = ceilings::of_copy(by, server),
         Call::ForkRun(fork) | Call::ResetRun(fork) => {
@@ -114,6 +129,14 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
         _ => {}
     }
     Ok(context)
+}
+
+/// Checks that the caller may start runs of a schedule: with its kind, and with its budget, which may be higher than the caller's.
+async fn check_starts_of(server: &Server, by: &Principal, schedule: &Name) -> Result<(), Problem> {
+    by.check_also(Scope::Start, server).await?;
+    bounds::check_schedule(server, &by.caller, &by.namespace, schedule).await?;
+    let definition = server.runtime().schedule_definition(&by.namespace, schedule).await?;
+    ceilings::check_granted(definition.granted.as_ref().map(|granted| granted.limit), by, server)
 }
 
 /// Limits a page size; 0 is the default.

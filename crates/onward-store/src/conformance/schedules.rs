@@ -29,7 +29,8 @@ fn minutely(overlap: Overlap) -> ScheduleDefinition {
     };
     let every = vec![Interval { every_ms: 60_000, offset_ms: 0 }];
     let options = ScheduleOptions { overlap, ..ScheduleOptions::default() };
-    ScheduleDefinition { target, spec: ScheduleSpec { every, ..ScheduleSpec::default() }, options, requester: Some("ada".to_owned()) }
+    let requester = Some("ada".to_owned());
+    ScheduleDefinition { granted: None, requester, target, spec: ScheduleSpec { every, ..ScheduleSpec::default() }, options }
 }
 
 async fn create(harness: &Harness, overlap: Overlap) -> Started {

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::shape::{Shape, ShapeFn};
 use crate::auth::session;
 use crate::handlers::{
-    approvals, bulk, claims, entries, external, flows, kinds, memos, operations, runs, servers, tasks, transfer,
+    approvals, bulk, claims, entries, external, flows, kinds, memos, operations, runs, schedules, servers, tasks, transfer,
 };
 use crate::http::documents::{Approvals, DeletedRuns, Entries, EntryAnswer, OpenTasks, Partly, Receipt, Runs};
 use crate::http::routes::{Parameter, ROUTES, ResponseShape, Route};
@@ -39,6 +39,7 @@ const BODIES: &[&[ShapeFn]] = &[
     memos::BODIES,
     runs::act::BODIES,
     runs::start::BODIES,
+    schedules::BODIES,
     session::BODIES,
     tasks::BODIES,
 ];
@@ -56,6 +57,7 @@ const DOCUMENTS: &[&[ShapeFn]] = &[
     runs::live::DOCUMENTS,
     runs::start::DOCUMENTS,
     runs::stream::DOCUMENTS,
+    schedules::DOCUMENTS,
     servers::DOCUMENTS,
     session::DOCUMENTS,
     tasks::DOCUMENTS,
@@ -81,6 +83,7 @@ const TAGS: &[(&str, &str, &[&str])] = &[
     ("tasks", "Standalone tasks, and the queues of all tasks", &["tasks", "queues", "rate-limits"]),
     ("kinds", "Kinds of runs and tasks with their schemas", &["kinds"]),
     ("flows", "Definitions of flows", &["flows"]),
+    ("schedules", "Work that starts by the clock", &["schedules", "slots"]),
     ("memos", "Recorded results that calls use again", &["memos"]),
     ("workers", "Workers and their frames", &["workers", "drive"]),
     ("external", "Logs of external engines", &["external"]),

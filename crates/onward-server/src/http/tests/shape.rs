@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::api::{Appended, AppendedEntry, BlockReason, BulkDone, BulkVerb, EntryPage, RefusedRun, TaskStatus};
+use onward_core::api::{
+    Appended, AppendedEntry, BlockReason, BulkDone, BulkVerb, EntryPage, RefusedRun, TaskStatus, TriggerOutcome, UpcomingSlot,
+};
 use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::live::{ActiveType, Audience};
 use onward_core::log::codec::Field;
 use onward_core::log::schema::{FieldLine, Proto, Schema, has_serde, json_object, nullable};
+use onward_core::schedule::{
+    BackfillRange, Firing, HistoryEntry, Overlap, Paused, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
+};
 use onward_core::spend::SpendTotals;
 use onward_core::task::TaskCount;
 use onward_core::view::{Awaited, ForkedFrom, RunCounts, Undelivered};
@@ -120,7 +125,8 @@ macro_rules! of_core {
 of_core! {
     ActiveType, bool, i32, u32, u64, usize, String, Appended, Audience, AppendedEntry, Awaited, BlockReason, Budget, BulkDone, BulkVerb, EntryPage, Event,
     Failure, ForkedFrom, Hash, Index, Namespace, ParentLink, Payload, RefusedRun, RunChange, RunCounts, RunPaused, SpendBy, SpendRow,
-    SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
+    BackfillRange, Firing, HistoryEntry, Overlap, Paused, RunningFiring, ScheduleOptions, ScheduleSpec, Totals, TriggerOutcome,
+    UpcomingSlot, SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
 }
 
 /// Declares types that stand for a schema of another source: `schemas.json`, frames, error codes.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use onward_core::memo::kept_for;
+use onward_core::internal::InternalRuns;
 use onward_core::task::TaskCount;
 use onward_core::{Name, Timestamp};
 use onward_runtime::Runtime;
@@ -53,7 +53,7 @@ impl OpenGauges {
 
 /// Returns the gauges of these counts.
 fn figures(counts: &OpenCounts, now: Timestamp) -> Vec<Figure> {
-    let is_shown = |kind: &Name| kept_for(kind).is_none();
+    let is_shown = |kind: &Name| InternalRuns::of_kind(kind).is_none();
     let mut by_kind: BTreeMap<&Name, u64> = BTreeMap::new();
     counts
         .runs
