@@ -60,14 +60,14 @@ bodies! {
     }
 
     #[derive(Default)]
-    struct TriggerBody as TriggerSchedule {
+    struct TriggerBody as TriggerOptions {
         /// Idempotency key, and the end of the id of the run; random if absent.
         request_id: Option<String> as Option<Name>,
         /// The policy of the schedule if absent.
         overlap: Option<Overlap>,
     }
 
-    struct BackfillBody as BackfillSchedule {
+    struct BackfillBody as BackfillOptions {
         /// Idempotency key; random if absent.
         request_id: Option<String> as Option<Name>,
         /// The first time that can be a slot.

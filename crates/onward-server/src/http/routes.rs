@@ -436,14 +436,14 @@ routes! {
         <- JSON "ScheduleNote" optional
         => [200 "The schedule" JSON "Schedule"];
     POST "/v1/schedules/{id}/trigger" triggerSchedule [verb TriggerSchedule] schedules::trigger, "Start a run of a schedule at once"
-        <- JSON "TriggerSchedule" optional
+        <- JSON "TriggerOptions" optional
         => [202 "The run, and whether it starts" JSON "TriggeredRun"];
     POST "/v1/schedules/{id}/backfill" backfillSchedule [verb BackfillSchedule] schedules::backfill,
         "Start runs for the slots of a past range"
-        <- JSON "BackfillSchedule"
+        <- JSON "BackfillOptions"
         => [202 "The schedule; the backfill continues in the background" JSON "Schedule"];
     GET "/v1/schedules/{id}/slots" listSlots [verb ListSlots] schedules::slots, "List slots of a schedule"
-        query [Parameter::new("after", "Timestamp", "Slots after this time; after now by default"), ROWS_LIMIT]
+        query [Parameter::new("after", "Time", "Slots after this time; after now by default"), ROWS_LIMIT]
         => [200 "Slots in order, with the times at which they are due" JSON "SlotList"];
     POST "/v1/slots" previewSlots [verb ListSlots] schedules::preview, "List slots of a specification that is not stored"
         <- JSON "PreviewSlots"

@@ -16,6 +16,7 @@ use onward_runtime::{
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::events::input_contexts;
 use super::{CodecError, Direction, EncryptionBoundary, Passed, PayloadContext, PayloadRuns};
 
 /// Number of emitted values that a slow listener may fall behind.
@@ -178,7 +179,8 @@ fn unreadable(error: CodecError) -> RuntimeError {
 }
 
 fn view_in(boundary: &EncryptionBoundary, view: &mut RunView, payload_runs: &PayloadRuns) -> Passed {
-    boundary.payload(Direction::In, &mut view.input, &payload_runs.contexts("input"))?;
+    let inputs = input_contexts(&payload_runs.runs, view.head.parent.as_ref());
+    boundary.payload(Direction::In, &mut view.input, &inputs)?;
     let (states, signals) = (payload_runs.contexts("state"), payload_runs.contexts("signal"));
     view.state.values_mut().try_for_each(|value| boundary.payload(Direction::In, value, &states))?;
     view.undelivered

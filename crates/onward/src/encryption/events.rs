@@ -6,10 +6,18 @@
 use onward_core::event::{CarriedSignal, Checkpoint, ChildCompleted, ChildFailed, MemoRequested, ParentLink, UpdateReceived};
 use onward_core::memo::keyed;
 use onward_core::run::Commit;
+use onward_core::schedule_run::schedule_of;
 use onward_core::task::TaskReport;
 use onward_core::{CallId, Event, Failure, Hash, Payload, Record, RunKey};
 
 use super::{CodecError, Direction, EncryptionBoundary, Passed, PayloadContext, PayloadRuns, outcome_homes};
+
+/// Returns the contexts of the input of a run. All runs of a schedule have the input of the schedule.
+pub(super) fn input_contexts(runs: &[RunKey], parent: Option<&ParentLink>) -> Vec<PayloadContext> {
+    let schedule = parent.filter(|parent| schedule_of(&parent.run.id).is_some());
+    let all: Vec<RunKey> = runs.iter().chain(schedule.map(|parent| &parent.run)).cloned().collect();
+    PayloadContext::of_all(&all, "input")
+}
 
 impl EncryptionBoundary {
     /// Encodes the payloads of a commit.
@@ -53,7 +61,8 @@ impl EncryptionBoundary {
             |call_id: &CallId| -> Vec<PayloadContext> { runs.iter().map(|run| PayloadContext::of_call(run, call_id)).collect() };
         match event {
             Event::RunStarted(event) => {
-                self.payload(direction, &mut event.input, &context("input"))?;
+                let contexts = input_contexts(runs, event.parent.as_ref());
+                self.payload(direction, &mut event.input, &contexts)?;
                 self.signals(direction, &mut event.mailbox, &context("signal"))?;
                 self.updates(direction, &mut event.updates, &context("update"))?;
                 self.checkpoint(direction, &mut event.checkpoint, &context("checkpoint"))

@@ -502,7 +502,9 @@ impl World {
     /// Returns the ids of the children that the run has started, in order.
     pub fn children_started(&self) -> Vec<String> {
         let id = |delivery: &onward_core::run::OutboxMessage| match delivery {
-            onward_core::run::OutboxMessage::Start(run) => Some(run.key.id.to_string()),
+            onward_core::run::OutboxMessage::Start(run) | onward_core::run::OutboxMessage::StartFromTemplate { run, .. } => {
+                Some(run.key.id.to_string())
+            }
             onward_core::run::OutboxMessage::Input { .. } => None,
         };
         self.sent.iter().filter_map(id).collect()
