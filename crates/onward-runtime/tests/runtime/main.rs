@@ -20,6 +20,7 @@ mod namespaces;
 mod observing;
 mod questions;
 mod retention;
+mod schedules;
 mod sessions;
 mod tasks;
 mod timers;

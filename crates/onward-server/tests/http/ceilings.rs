@@ -28,7 +28,7 @@ async fn worker(locked: &Locked, root: &ApiKey) -> Onward {
     builder.start().await.unwrap()
 }
 
-fn key(locked: &Locked, scopes: &[Scope], budget_max: Option<Budget>) -> ApiKey {
+pub fn key(locked: &Locked, scopes: &[Scope], budget_max: Option<Budget>) -> ApiKey {
     let (name, scopes) = (Name::new("key").unwrap(), scopes.iter().copied().collect());
     let wanted = NewKey { name, namespace: Reach::All, scopes, lifetime: None, budget_max, bounds: Bounds::default() };
     locked.file.create(wanted, SystemClock.now()).unwrap().key

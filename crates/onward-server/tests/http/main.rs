@@ -31,6 +31,7 @@ mod refusals;
 mod reopening;
 mod rights;
 mod runs;
+mod schedules;
 mod session;
 mod site;
 mod streams;

@@ -267,7 +267,7 @@ impl Trees {
     fn deliver(&mut self, outbox: OutboxMessage) {
         let (to, input) = match outbox {
             OutboxMessage::Start(run) if self.runs.contains_key(&run.key) => return,
-            OutboxMessage::Start(run) => return self.start(run),
+            OutboxMessage::Start(run) | OutboxMessage::StartFromTemplate { run, .. } => return self.start(run),
             OutboxMessage::Input { to, input } => (to, input),
         };
         if let Some(once) = &input.once

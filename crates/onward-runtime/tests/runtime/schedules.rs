@@ -1,0 +1,288 @@
+//! Schedules: each slot starts one run, wherever the dispatcher is interrupted, and nothing invalid is stored.
+
+use onward_core::api::{
+    BackfillScheduleRequest, PauseScheduleRequest, PutScheduleReply, PutScheduleRequest, ScheduleQuery, ScheduleRequest,
+    ScheduleView, SlotsRequest, TriggerOutcome, TriggerScheduleRequest,
+};
+use onward_core::budget::Budget;
+use onward_core::schedule::{
+    Ending, Interval, Overlap, ScheduleDefinition, ScheduleOptions, ScheduleSpec, ScheduleTarget, SkipReason,
+};
+use onward_core::{KindSchemas, Namespace, Payload, Timestamp};
+use onward_runtime::{CallContext, RuntimeError};
+
+use crate::faulty::When;
+use crate::kit::*;
+
+/// Crash points of ticks: before or after each of their calls to the store.
+const STRIKES: [&str; 6] = ["deliveries", "start_run", "append_input", "finish_deliveries", "read_run", "expire"];
+
+const FIRST: &str = "s@1970-01-01T00:11:00Z";
+
+fn definition(overlap: Overlap) -> ScheduleDefinition {
+    let target = ScheduleTarget {
+        kind: name("order"),
+        input: Payload::from_json_text("{\"n\":1}"),
+        is_template: false,
+        version: None,
+        attributes: Vec::new(),
+        deadline_ms: None,
+    };
+    let every = vec![Interval { every_ms: 60_000, offset_ms: 0 }];
+    let options = ScheduleOptions { overlap, ..ScheduleOptions::default() };
+    let spec = ScheduleSpec { every, ..ScheduleSpec::default() };
+    ScheduleDefinition { target, spec, options, requester: None, granted: None }
+}
+
+fn request(definition: ScheduleDefinition) -> PutScheduleRequest {
+    PutScheduleRequest { namespace: Namespace::default(), schedule: name("s"), definition, budget: None, force: false }
+}
+
+fn about() -> ScheduleRequest {
+    ScheduleRequest { namespace: Namespace::default(), schedule: name("s") }
+}
+
+fn by(name: &str) -> CallContext {
+    CallContext { caller: Some(name.to_owned()), ..CallContext::default() }
+}
+
+/// Returns a runtime ten minutes after 1970.
+fn kit() -> Harness {
+    let kit = Harness::new();
+    kit.clock.set(Timestamp(600_000));
+    kit
+}
+
+async fn put(kit: &Harness, definition: ScheduleDefinition) -> PutScheduleReply {
+    kit.runtime.put_schedule(request(definition), by("ada")).await.unwrap()
+}
+
+async fn view(kit: &Harness) -> ScheduleView {
+    kit.runtime.read_schedule(&about()).await.unwrap()
+}
+
+async fn pass_a_minute(kit: &Harness) {
+    kit.advance(seconds(60));
+    kit.settle().await;
+}
+
+fn refused<T: std::fmt::Debug>(answer: Result<T, RuntimeError>, code: &str) -> String {
+    let error = answer.unwrap_err();
+    assert_eq!(error.code(), code, "{error}");
+    error.to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_starts_one_run_wherever_the_dispatcher_is_interrupted() {
+    for operation in STRIKES {
+        for (when, at) in (0..5).flat_map(|at| [(When::Before, at), (When::After, at)]) {
+            let kit = kit();
+            put(&kit, definition(Overlap::BufferAll)).await;
+            let worker = kit.worker("w");
+            for minute in 0..4 {
+                if minute == at {
+                    kit.store.fail_once(operation, when);
+                }
+                pass_a_minute(&kit).await;
+            }
+            kit.settle().await;
+            kit.store.clear();
+            let mut done = 0;
+            // One run after the other: the end of each starts the next.
+            while view(&kit).await.totals.completed < 4 {
+                let mut held = kit.next_held(&worker).await;
+                assert_eq!(kit.head(held.key.id.as_str()).await.requester.as_deref(), Some("ada"));
+                kit.complete(&mut held).await;
+                kit.settle().await;
+                done += 1;
+            }
+            let view = view(&kit).await;
+            assert_eq!((done, view.totals.started, view.running.len()), (4, 4, 0), "{operation} {when:?} {at}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_runtimes_with_one_store_start_a_slot_once() {
+    let kit = kit();
+    let other = kit.other_runtime();
+    put(&kit, definition(Overlap::AllowAll)).await;
+    for _ in 0..10 {
+        kit.advance(seconds(60));
+        let (first, second) = tokio::join!(kit.runtime.tick(), other.tick());
+        assert!(first.error.is_none() && second.error.is_none());
+        kit.settle().await;
+    }
+    assert_eq!((view(&kit).await.totals.started, view(&kit).await.running.len()), (10, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_invalid_is_refused_and_nothing_is_written() {
+    let kit = kit();
+    let broken = |change: fn(&mut ScheduleDefinition)| {
+        let mut definition = definition(Overlap::Skip);
+        change(&mut definition);
+        request(definition)
+    };
+    let cron = |definition: &mut ScheduleDefinition| definition.spec.cron = vec!["0 0 31 2 *".to_owned()];
+    let zone = |definition: &mut ScheduleDefinition| definition.spec.time_zone = Some("Mars/Base".to_owned());
+    let template = |definition: &mut ScheduleDefinition| {
+        (definition.target.is_template, definition.target.input) = (true, Payload::from_json_text("\"{{ nothing }}\""));
+    };
+    let long = |definition: &mut ScheduleDefinition| {
+        definition.target.input = Payload::from_json_text(format!("\"{}\"", "x".repeat(70_000)));
+    };
+    let reserved = |definition: &mut ScheduleDefinition| definition.target.kind = name("task:mail");
+    for (change, code, part) in [
+        (cron as fn(&mut ScheduleDefinition), "schedule_invalid", "spec.cron[0]"),
+        (zone, "schedule_invalid", "spec.time_zone"),
+        (template, "schedule_invalid", "target.input"),
+        (long, "schedule_invalid", "target.input"),
+        (reserved, "kind_reserved", "task:mail"),
+    ] {
+        let message = refused(kit.runtime.put_schedule(broken(change), CallContext::default()).await, code);
+        assert!(message.contains(part), "{message}");
+    }
+    let id = PutScheduleRequest { schedule: name("a/b"), ..request(definition(Overlap::Skip)) };
+    refused(kit.runtime.put_schedule(id, CallContext::default()).await, "schedule_invalid");
+    refused(kit.runtime.read_schedule(&about()).await, "schedule_not_found");
+    assert!(kit.runtime.list_schedules(ScheduleQuery::default()).await.unwrap().schedules.is_empty());
+}
+
+/// A typing error in the kind is found at once, if workers are there that could have it.
+#[tokio::test(start_paused = true)]
+async fn an_unknown_kind_is_refused_unless_forced() {
+    let kit = kit();
+    let _worker = kit.worker("w");
+    let mut unknown = definition(Overlap::Skip);
+    unknown.target.kind = name("ordre");
+    refused(kit.runtime.put_schedule(request(unknown.clone()), CallContext::default()).await, "kind_not_found");
+    let forced = PutScheduleRequest { force: true, ..request(unknown) };
+    assert!(kit.runtime.put_schedule(forced, CallContext::default()).await.unwrap().created);
+}
+
+/// SV2: by the schema of the kind, when it is defined and when it starts.
+#[tokio::test(start_paused = true)]
+async fn an_input_that_does_not_fit_its_kind_is_refused_and_a_slot_says_why_it_has_no_run() {
+    let kit = kit();
+    let schema = |text: &'static str| {
+        let input = Some(Payload::from_json_text(text));
+        vec![KindSchemas { input, ..KindSchemas::new(Namespace::default(), false, name("order"), None) }]
+    };
+    kit.runtime.store().register_kinds(schema("{\"type\":\"array\"}")).await.unwrap();
+    refused(kit.runtime.put_schedule(request(definition(Overlap::Skip)), CallContext::default()).await, "input_invalid");
+    kit.runtime.store().register_kinds(schema("{\"type\":\"object\"}")).await.unwrap();
+    kit.advance(seconds(60));
+    put(&kit, definition(Overlap::Skip)).await;
+    kit.runtime.store().register_kinds(schema("{\"type\":\"array\"}")).await.unwrap();
+    pass_a_minute(&kit).await;
+    let view = view(&kit).await;
+    let ended = view.history.last().unwrap().ended.clone().unwrap();
+    assert_eq!((ended.ending, ended.code.as_deref()), (Ending::Failed, Some("input_invalid")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_has_the_slot_in_the_time_zone_of_the_schedule() {
+    let kit = kit();
+    let mut daily = definition(Overlap::Skip);
+    daily.spec = ScheduleSpec { time_zone: Some("Europe/Berlin".to_owned()), ..daily.spec };
+    daily.target.is_template = true;
+    daily.target.input = Payload::from_json_text(
+        "{\"day\":\"{{ slot.date }}\",\"at\":\"{{ slot.local }}\",\"ms\":\"{{ slot.epoch_ms }}\",\"why\":\"{{ cause }} of {{ schedule }}\"}",
+    );
+    put(&kit, daily).await;
+    pass_a_minute(&kit).await;
+    let input = kit.runtime.read_run(&key(FIRST)).await.unwrap().input;
+    assert_eq!(
+        input,
+        Payload::from_json_text(
+            "{\"at\":\"1970-01-01T01:11:00+01:00\",\"day\":\"1970-01-01\",\"ms\":660000,\"why\":\"clock of s\"}"
+        )
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_people_work_and_a_repeat_is_a_repeat() {
+    let kit = kit();
+    let first = put(&kit, definition(Overlap::Skip)).await;
+    assert_eq!((first.created, put(&kit, definition(Overlap::Skip)).await.created), (true, false));
+    assert_eq!(view(&kit).await.revision, 0, "an equal definition changes nothing");
+    let trigger = |overlap| TriggerScheduleRequest {
+        namespace: Namespace::default(),
+        schedule: name("s"),
+        request_id: Some(name("one")),
+        overlap,
+    };
+    for _ in 0..2 {
+        let reply = kit.runtime.trigger_schedule(trigger(None), by("bob")).await.unwrap();
+        assert_eq!((reply.run.as_str(), reply.outcome), ("s@now:one", TriggerOutcome::Started));
+    }
+    let skipped = TriggerScheduleRequest { request_id: Some(name("two")), ..trigger(None) };
+    assert_eq!(kit.runtime.trigger_schedule(skipped, by("bob")).await.unwrap().outcome, TriggerOutcome::Skipped);
+    let note = |text: &str| PauseScheduleRequest { namespace: Namespace::default(), schedule: name("s"), note: text.to_owned() };
+    let paused = kit.runtime.pause_schedule(note("holidays")).await.unwrap();
+    assert_eq!((paused.paused.unwrap().note.as_str(), paused.next.len()), ("holidays", 0));
+    kit.settle().await;
+    pass_a_minute(&kit).await;
+    let resumed = kit.runtime.resume_schedule(note("")).await.unwrap();
+    assert_eq!(resumed.history.last().unwrap().skipped.as_ref().unwrap().reason, SkipReason::Paused);
+    let backfill = BackfillScheduleRequest {
+        namespace: Namespace::default(),
+        schedule: name("s"),
+        request_id: None,
+        from: Timestamp(0),
+        until: Timestamp(180_000),
+        overlap: Some(Overlap::AllowAll),
+    };
+    let future = BackfillScheduleRequest { until: Timestamp(u64::MAX), ..backfill.clone() };
+    refused(kit.runtime.backfill_schedule(future, CallContext::default()).await, "schedule_invalid");
+    kit.runtime.backfill_schedule(backfill, by("bob")).await.unwrap();
+    kit.settle().await;
+    let run = kit.head("s@1970-01-01T00:01:00Z").await;
+    assert_eq!((run.requester.as_deref(), &run.copied_by[..]), (Some("ada"), &["bob".to_owned()][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_that_is_deleted_is_gone_and_its_slots_are_not_started_again() {
+    let kit = kit();
+    put(&kit, definition(Overlap::AllowAll)).await;
+    pass_a_minute(&kit).await;
+    kit.runtime.delete_schedule(&about()).await.unwrap();
+    refused(kit.runtime.delete_schedule(&about()).await, "schedule_not_found");
+    assert!(kit.runtime.list_schedules(ScheduleQuery::default()).await.unwrap().schedules.is_empty());
+    let run = kit.head(FIRST).await;
+    // A new schedule of that id meets the run of the slot when it is filled in.
+    put(&kit, definition(Overlap::AllowAll)).await;
+    let backfill = BackfillScheduleRequest {
+        namespace: Namespace::default(),
+        schedule: name("s"),
+        request_id: None,
+        from: Timestamp(660_000),
+        until: Timestamp(660_001),
+        overlap: None,
+    };
+    kit.runtime.backfill_schedule(backfill, CallContext::default()).await.unwrap();
+    kit.settle().await;
+    assert_eq!(view(&kit).await.history.last().unwrap().ended.as_ref().unwrap().ending, Ending::Existed);
+    assert_eq!(kit.head(FIRST).await.incarnation, run.incarnation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_of_a_definition_is_that_of_its_runs() {
+    let kit = kit();
+    let budget = Some(Budget::default().tokens(100));
+    kit.runtime.put_schedule(PutScheduleRequest { budget, ..request(definition(Overlap::Skip)) }, by("ada")).await.unwrap();
+    pass_a_minute(&kit).await;
+    assert_eq!(kit.head(FIRST).await.budget.unwrap().limit.tokens, Some(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_verb_for_runs_reaches_a_schedule_and_no_list_shows_it() {
+    let kit = kit();
+    put(&kit, definition(Overlap::Skip)).await;
+    refused(kit.runtime.start_run(start("schedule:t")).await, "id_reserved");
+    assert!(kit.runtime.list_runs(Default::default()).await.unwrap().runs.is_empty());
+    let slots = SlotsRequest { namespace: Namespace::default(), schedule: Some(name("s")), spec: None, after: None, limit: 2 };
+    let slots = kit.runtime.list_slots(slots).await.unwrap().slots;
+    assert_eq!(slots.iter().map(|slot| slot.slot.0).collect::<Vec<_>>(), [660_000, 720_000]);
+}
