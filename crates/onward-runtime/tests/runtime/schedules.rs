@@ -167,7 +167,7 @@ async fn an_input_that_does_not_fit_its_kind_is_refused_and_a_slot_says_why_it_h
     let kit = kit();
     let schema = |text: &'static str| {
         let input = Some(Payload::from_json_text(text));
-        vec![KindSchemas { input, ..KindSchemas::new(Namespace::default(), false, name("order"), None) }]
+        vec![KindSchemas { input, ..KindSchemas::empty(Namespace::default(), name("order"), None) }]
     };
     kit.runtime.store().register_kinds(schema("{\"type\":\"array\"}")).await.unwrap();
     refused(kit.runtime.put_schedule(request(definition(Overlap::Skip)), CallContext::default()).await, "input_invalid");
@@ -281,7 +281,7 @@ async fn no_verb_for_runs_reaches_a_schedule_and_no_list_shows_it() {
     let kit = kit();
     put(&kit, definition(Overlap::Skip)).await;
     refused(kit.runtime.start_run(start("schedule:t")).await, "id_reserved");
-    assert!(kit.runtime.list_runs(Default::default()).await.unwrap().runs.is_empty());
+    assert!(kit.runtime.store().list_runs(Default::default()).await.unwrap().runs.is_empty());
     let slots = SlotsRequest { namespace: Namespace::default(), schedule: Some(name("s")), spec: None, after: None, limit: 2 };
     let slots = kit.runtime.list_slots(slots).await.unwrap().slots;
     assert_eq!(slots.iter().map(|slot| slot.slot.0).collect::<Vec<_>>(), [660_000, 720_000]);
