@@ -182,6 +182,24 @@ test("an edit keeps what the form does not show, and replaces the rest", async (
   await closePage(page);
 });
 
+test("the id of another schedule is not taken without a confirmation", async () => {
+  await put("taken", { kind: "quick", spec: { cron: ["@daily"] } });
+  const page = await openPage(server.url, { hash: "#/schedules?create=1" });
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Id *").fill("taken");
+  await dialog.getByLabel("Kind").fill("quick");
+  await dialog.getByLabel("Cron").fill("@hourly");
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await dialog.getByText("The schedule taken exists.").waitFor();
+  assert.deepEqual((await read("taken")).spec, { cron: ["@daily"] });
+  await dialog.getByLabel("Replace the definition of taken").check();
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await page.getByRole("heading", { name: "taken", level: 1 }).waitFor();
+  assert.deepEqual((await read("taken")).spec, { cron: ["@hourly"] });
+  assertClean(page);
+  await closePage(page);
+});
+
 test("a schedule is paused with a note, triggered, resumed and deleted; each asks and shows its command", async () => {
   await put("acted", { kind: "quick", spec: { cron: ["0 3 * * *"] } });
   const page = await open("acted");

@@ -16,7 +16,7 @@ import { SchemaForm } from "../../ui/SchemaForm";
 import { toast } from "../../ui/Toasts";
 import { OverlapSelect } from "./Actions";
 import { type Entered, type FieldErrors, commandOf, enteredOf, inputOf, putOf, refusalText, refusedField } from "./form";
-import { usePreview } from "./preview";
+import { type Preview, usePreview } from "./preview";
 import { SlotCalendar } from "./SlotCalendar";
 import { knownZones, ownZone } from "./slotDays";
 
@@ -33,60 +33,98 @@ export function EditDialog({ schedule, onClose, onDone }: EditDialogProps) {
   // The definition as it was when the dialog was opened: a later one does not change what is entered.
   const before = useSignal(schedule).value;
   const kinds = useLoad((signal) => api.get("/v1/kinds", { signal }), []).data.value?.kinds ?? null;
-  const entered = useSignal<Entered>(enteredOf(before));
-  const input = useSignal<{ value: unknown; isValid: boolean }>({ value: inputOf(before), isValid: true });
-  const refused = useSignal<FieldErrors>({});
-  const violations = useSignal<readonly Violation[]>([]);
-  const set = (patch: Partial<Entered>) => {
-    entered.value = { ...entered.value, ...patch };
-    refused.value = {};
-  };
-  const { body, errors } = putOf(entered.value, input.value.value, before);
-  const { id } = entered.value;
-  const isSpecEntered = !errors.every && !errors.more && Object.keys(body.spec).some((part) => part !== "time_zone");
-  const preview = usePreview(isSpecEntered ? body.spec : null, PREVIEWED).value;
-  const previewField = preview.error instanceof Problem ? refusedField(preview.error) : null;
-  const shown: FieldErrors = {
-    ...errors,
-    ...(previewField && preview.error instanceof Problem && { [previewField]: refusalText(preview.error) }),
-    ...refused.value,
-  };
+  const { entered, input, set, setInput, violations, body, errors, isComplete, preview, isSpecEntered, refuse, existing, isReplaced } = useForm(before);
+  const { id } = entered;
   const action = async () => {
-    try {
-      const stored = await api.put("/v1/schedules/{id}", body, { path: { id } });
-      toast(before === null && stored.revision > 0 && stored.created_at !== stored.updated_at ? `Replaced the definition of ${id}.` : `Stored ${id}.`);
-      onDone?.();
-      if (before === null) navigate(href(["schedules", id]));
-    } catch (error) {
-      const field = error instanceof Problem ? refusedField(error) : null;
-      if (field && error instanceof Problem) refused.value = { [field]: refusalText(error) };
-      violations.value = error instanceof Problem && hasCode(error, "input_invalid") ? error.violations : [];
-      throw error;
+    if (before === null && !(existing.value === id && isReplaced.value) && (await isThere(id))) {
+      [existing.value, isReplaced.value] = [id, false];
+      throw new Problem(409, "schedule_exists", `The schedule ${id} exists.`, "choose another id, or replace its definition");
     }
+    await api.put("/v1/schedules/{id}", body, { path: { id } }).catch(refuse);
+    toast(`Stored ${id}.`);
+    onDone?.();
+    if (before === null) navigate(href(["schedules", id]));
   };
   return (
     <ActionDialog
       title={before === null ? "Create a schedule" : `Edit ${before.schedule}`}
       verb={before === null ? "Create" : "Replace the definition"}
       wide
-      disabled={id === "" || entered.value.kind === "" || !input.value.isValid || Object.keys(errors).length > 0}
+      disabled={!isComplete}
       warning={schedule && before && schedule.revision !== before.revision ? "The definition was changed since this form was opened. It is replaced by what is here." : undefined}
       lines={{ cli: commandOf(id, body), curl: curlLine("PUT", "/v1/schedules/{id}", { path: { id: id || "ID" } }, body) }}
       action={action}
       onClose={onClose}
     >
-      {before === null && <Input label="Id" required autoFocus value={id} maxLength={150} hint="Without / and @. An existing schedule of this id gets the new definition." onInput={(text) => set({ id: text })} />}
-      <Target entered={entered.value} set={set} errors={shown} kinds={kinds} isNew={before === null} input={input.value.value} violations={violations.value} onInput={(value, isValid) => { input.value = { value, isValid }; violations.value = []; }} />
-      <Specification entered={entered.value} set={set} errors={shown} />
-      <section class="section" aria-label="Preview" aria-live="polite">
-        <h3>Next slots</h3>
-        {preview.slots ? <SlotCalendar slots={preview.slots} zone={entered.value.zone.trim() || "UTC"} />
-          : preview.error && !previewField ? <ErrorNote error={preview.error} />
-          : <p class="muted">{preview.error ? "The times are invalid." : "Enter times to see the next slots."}</p>}
-      </section>
-      <Options entered={entered.value} set={set} errors={shown} />
+      {before === null && <Input label="Id" required autoFocus value={id} maxLength={150} hint="Without / and @." onInput={(text) => set({ id: text })} />}
+      {existing.value !== null && existing.value === id && <Checkbox label={`Replace the definition of ${id}`} checked={isReplaced.value} onChange={(checked) => (isReplaced.value = checked)} />}
+      <Target entered={entered} set={set} errors={errors} kinds={kinds} isNew={before === null} input={input} violations={violations} onInput={setInput} />
+      <Specification entered={entered} set={set} errors={errors} />
+      <NextSlots preview={preview} isAtField={Boolean(errors.cron || errors.every || errors.at || errors.zone || errors.more)} isEntered={isSpecEntered} zone={entered.zone.trim() || "UTC"} />
+      <Options entered={entered} set={set} errors={errors} />
     </ActionDialog>
   );
+}
+
+/** Returns what is entered, the request that it is, and the errors of its fields: of the form itself, of the preview, and of a refusal. */
+function useForm(before: Schedule | null) {
+  const entered = useSignal<Entered>(enteredOf(before));
+  const input = useSignal<{ value: unknown; isValid: boolean }>({ value: inputOf(before), isValid: true });
+  const refused = useSignal<FieldErrors>({});
+  const violations = useSignal<readonly Violation[]>([]);
+  // The id of a schedule that exists: whether it is replaced is asked.
+  const existing = useSignal<string | null>(null);
+  const isReplaced = useSignal(false);
+  const { body, errors } = putOf(entered.value, input.value.value, before);
+  const isSpecEntered = !errors.every && !errors.more && Object.keys(body.spec).some((part) => part !== "time_zone");
+  const preview = usePreview(isSpecEntered ? body.spec : null, PREVIEWED).value;
+  return {
+    entered: entered.value, input: input.value.value, violations: violations.value, body, preview, isSpecEntered, existing, isReplaced,
+    errors: { ...errors, ...fieldOf(preview.error), ...refused.value },
+    isComplete: entered.value.id !== "" && entered.value.kind !== "" && input.value.isValid && Object.keys(errors).length === 0,
+    set: (patch: Partial<Entered>) => {
+      entered.value = { ...entered.value, ...patch };
+      refused.value = {};
+    },
+    setInput: (value: unknown, isValid: boolean) => {
+      input.value = { value, isValid };
+      violations.value = [];
+      refused.value = {};
+    },
+    /** Shows a refusal at its field, too. */
+    refuse: (error: unknown): never => {
+      refused.value = fieldOf(error);
+      violations.value = error instanceof Problem && hasCode(error, "input_invalid") ? error.violations : [];
+      throw error;
+    },
+  };
+}
+
+/** Returns the error of the field that a refusal names. */
+function fieldOf(error: unknown): FieldErrors {
+  const field = error instanceof Problem ? refusedField(error) : null;
+  return field && error instanceof Problem ? { [field]: refusalText(error) } : {};
+}
+
+function NextSlots({ preview: { slots, error }, isAtField, isEntered, zone }: { preview: Preview; isAtField: boolean; isEntered: boolean; zone: string }) {
+  return (
+    <section class="section" aria-label="Preview" aria-live="polite">
+      <h3>Next slots</h3>
+      {slots ? <SlotCalendar slots={slots} zone={zone} />
+        : error && !isAtField ? <ErrorNote error={error} />
+        : <p class="muted">{error ? "The times are invalid." : isEntered ? "…" : "Enter times to see the next slots."}</p>}
+    </section>
+  );
+}
+
+async function isThere(id: string): Promise<boolean> {
+  try {
+    await api.get("/v1/schedules/{id}", { path: { id } });
+    return true;
+  } catch (error) {
+    if (hasCode(error, "schedule_not_found")) return false;
+    throw error;
+  }
 }
 
 interface PartProps {
@@ -125,7 +163,7 @@ function Target({ entered, set, errors, kinds, isNew, input, violations, onInput
         <Select label="Version" value={entered.version} options={[{ value: "", label: "the current one at each start" }, ...versions.flatMap(({ version }) => (version ? [version] : []))]} onChange={(version) => set({ version })} />
       )}
       <SchemaForm key={`${schema === null ? "" : entered.kind} ${entered.version}`} schema={schema} value={input} violations={errors.input ? [...violations, { path: "", message: errors.input }] : violations} onChange={onInput} />
-      <Checkbox label="The texts of the input are templates" hint="With the names slot, schedule, run and cause, for example ${{ slot.date }}." checked={entered.template} onChange={(template) => set({ template })} />
+      <Checkbox label="The texts of the input are templates" hint="With the names slot, schedule, run and cause, for example {{ slot.date }}." checked={entered.template} onChange={(template) => set({ template })} />
     </>
   );
 }
