@@ -381,6 +381,7 @@ impl RunHead {
         self.updated_at = record.at;
         if self.status.is_closed() {
             self.ended_at = Some(record.at);
+            self.lost_workers = None;
         }
     }
 

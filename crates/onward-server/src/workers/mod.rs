@@ -21,7 +21,7 @@ use onward_wire::worker::Hello;
 pub(crate) use drive::{ClaimPurpose, ClaimResult};
 use poll::Polled;
 pub(crate) use poll::frames;
-pub(crate) use session::{Connection, chosen_name};
+pub(crate) use session::Connection;
 use session::{NotServed, Session};
 
 use crate::Problem;

@@ -222,6 +222,7 @@ impl Store for MortalStore {
         restore_run(restore: RestoreRun) -> Restored;
         claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>;
         release_run(run: RunKey, epoch: Epoch) -> ();
+        lose_run(run: RunKey, epoch: Epoch) -> ();
         claim_tasks(request: ClaimTasks) -> Vec<Task>;
         retry_task(task: TaskId) -> ();
         expire(limit: usize) -> Expired;
