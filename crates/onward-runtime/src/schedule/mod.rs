@@ -4,8 +4,8 @@
 //! and prepares the runs of slots ([`start`]): it renders their inputs and selects their versions.
 //!
 //! Invariants:
-//! - SV1: a request that is refused writes nothing.
-//! - SV2: a run that a schedule starts is checked like one that a caller starts: reserved and internal kinds are refused, and the
+//! - SZ1: a request that is refused writes nothing.
+//! - SZ2: a run that a schedule starts is checked like one that a caller starts: reserved and internal kinds are refused, and the
 //!   input is compared with the schema of its kind.
 
 mod start;
@@ -55,7 +55,7 @@ impl Runtime {
         let allowance = context.allowance.or(budget.filter(|budget| !budget.is_unlimited()).map(Allowance::granted));
         (definition.requester, definition.granted) =
             (context.caller, allowance.map(|allowance| Box::new(BudgetHead::from(allowance))));
-        ScheduleHead::create(schedule.clone(), definition.clone(), self.clock().now())?; // SV1
+        ScheduleHead::create(schedule.clone(), definition.clone(), self.clock().now())?; // SZ1
         self.check_schedule_target(&namespace, &definition, force).await?;
         for _ in 0..ATTEMPTS {
             let head = self.store().read_run(key.clone(), None).await?;

@@ -161,7 +161,7 @@ async fn an_unknown_kind_is_refused_unless_forced() {
     assert!(kit.runtime.put_schedule(forced, CallContext::default()).await.unwrap().created);
 }
 
-/// SV2: by the schema of the kind, when it is defined and when it starts.
+/// SZ2: by the schema of the kind, when it is defined and when it starts.
 #[tokio::test(start_paused = true)]
 async fn an_input_that_does_not_fit_its_kind_is_refused_and_a_slot_says_why_it_has_no_run() {
     let kit = kit();
