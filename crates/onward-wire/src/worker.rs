@@ -134,7 +134,7 @@ message! {
         /// The worker answers `watch` with the steps under way, and then reports each step that starts while the run is watched.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         15 => reports_steps: bool,
-        /// The claims that the worker dropped since the last welcome because it heard no server: it did not die of their runs.
+        /// The claims that the worker dropped since the last welcome because no server answered: it is alive.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         16 => dropped: Vec<DroppedRun>,
     }

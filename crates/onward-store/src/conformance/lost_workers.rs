@@ -84,7 +84,7 @@ pub async fn a_commit_ends_the_series_of_lost_workers(mut harness: Harness) {
     assert_eq!(harness.head("r").await.status, Status::Pending);
 }
 
-/// A worker that has many idle runs in memory casts no suspicion on them.
+// A worker that has many idle runs in memory casts no suspicion on them.
 pub async fn a_run_that_waits_counts_no_lost_worker(harness: Harness) {
     for n in 0..20 {
         harness.start(&format!("r{n}")).await;
@@ -138,7 +138,7 @@ pub async fn a_worker_that_is_reported_lost_counts_at_once_and_once(harness: Har
     assert_eq!(harness.head("r").await.status, Status::Paused);
 }
 
-/// Its connection was broken, or the servers were: the count survives a restart, and the worker takes its part back.
+// Its connection was broken, or the servers were: the count survives a restart, and the worker takes its part back.
 pub async fn a_worker_that_comes_back_does_not_count(mut harness: Harness) {
     harness.start("r").await;
     for n in 0..2 * PAUSE_AFTER_LOST_WORKERS {

@@ -84,7 +84,7 @@ fn a_run_that_kills_its_program_three_times_is_paused() {
     let directory = tempfile::tempdir().unwrap();
     (0..3).for_each(|_| dies(directory.path(), &[]));
     let others = ["fine returned 5", "idle is waiting"];
-    let paused = ["poison is paused: WorkerCrashed, 3 workers, event 1", "blocked on: WorkerCrashed, 3 workers"];
+    let paused = ["poison is paused: WorkerCrashed, 3 workers, event #1", "blocked on: WorkerCrashed, 3 workers"];
     for _ in 0..2 {
         survives(directory.path(), &[], &[&paused[..], &others].concat());
     }
@@ -96,7 +96,7 @@ fn a_run_that_kills_its_program_three_times_is_paused() {
 fn the_number_of_deaths_is_a_setting() {
     let directory = tempfile::tempdir().unwrap();
     dies(directory.path(), &[(LIMIT, "1")]);
-    survives(directory.path(), &[(LIMIT, "1")], &["1 workers, event 1", "fine returned 5"]);
+    survives(directory.path(), &[(LIMIT, "1")], &["1 workers, event #1", "fine returned 5"]);
     let directory = tempfile::tempdir().unwrap();
     (0..5).for_each(|_| dies(directory.path(), &[(LIMIT, "0")]));
 }
@@ -116,6 +116,7 @@ everywhere! {
         let onward = site.builder().await.workflow("w", waits).start().await.unwrap();
         let run: RunHandle<u32> = onward.start("w", &()).id("r").await.unwrap();
         eventually("it waits", async || (run.view().await.unwrap().head.status == Status::Waiting).then_some(())).await;
+        drop(run);
         onward.shutdown().await;
 
         let onward = site.builder().await.workflow("w", panics_when_replayed).workflow("fine", fine).start().await.unwrap();
@@ -128,6 +129,7 @@ everywhere! {
         assert!(run.blocked_on().await.unwrap().iter().all(|blocker| blocker.why != BlockReason::WorkerCrashed));
         let other = onward.start::<u32, _>("fine", &5).await.unwrap();
         assert_eq!(tokio::time::timeout(DEADLINE, other.result()).await.unwrap().unwrap(), 5);
+        drop(run);
         onward.shutdown().await;
 
         let onward = site.builder().await.workflow("w", waits).start().await.unwrap();

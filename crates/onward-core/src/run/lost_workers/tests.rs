@@ -127,7 +127,7 @@ fn a_worker_that_is_found_does_not_count() {
     assert_eq!(alone.head.lost_workers, None);
 }
 
-/// CW3: only a person continues a paused run, and the pause keeps what it says.
+/// CW3: only a person continues a paused run, and the pause keeps its content.
 #[test]
 fn a_worker_that_is_found_too_late_leaves_the_pause() {
     let mut run = script(vec![]);

@@ -104,7 +104,7 @@ impl Process {
     }
 }
 
-/// Passes on what a living process hears.
+/// Forwards notifications to a living process.
 struct Ear(Arc<Process>, Arc<dyn Listener>);
 
 impl Listener for Ear {
