@@ -120,8 +120,8 @@ impl RunHead {
         self.memos.iter().any(|memo| memo.requested.call_id == *call_id && memo.grant.is_none())
     }
 
-    /// Returns the memos that these next events of the code request or fill, each with its call. Admission does not know which
-    /// worker commits: whoever does compares the memos with its rights (MM8).
+    /// Returns the memos that these next events of the code request or fill, each with its call. Admission does not know
+    /// the worker, so the server compares the memos with its rights (MM8).
     pub fn used_memos<'a>(&'a self, events: &'a [Event]) -> impl Iterator<Item = (&'a CallId, MemoScope)> {
         events.iter().filter_map(|event| match event {
             Event::MemoRequested(requested) => Some((&requested.call_id, requested.scope)),
