@@ -1760,7 +1760,7 @@ export interface components {
             why: components["schemas"]["BlockReason"];
         };
         /** @enum {string} */
-        BlockReason: "no_worker" | "rate_limited" | "quarantined" | "retries" | "queued";
+        BlockReason: "no_worker" | "rate_limited" | "quarantined" | "retries" | "queued" | "worker_crashed";
         /** @description First entry of the branch; an edit is a branch from the entry's parent with other content. */
         BranchEntry: {
             content?: components["schemas"]["Any"];
@@ -2319,6 +2319,12 @@ export interface components {
             /** @description Id of the worker session of the caller; null if there is nothing to do. */
             worker: string | null;
         };
+        /** @description A run that a worker stopped when its lease was about to end. */
+        DroppedRun: {
+            /** Format: uint64 */
+            epoch: number;
+            run: components["schemas"]["RunKey"];
+        };
         /**
          * @description The effect of a repeated attempt.
          * @enum {string}
@@ -2445,7 +2451,7 @@ export interface components {
          * @description Stable error code; docs/errors describes each
          * @enum {string}
          */
-        ErrorCode: "answer_failed" | "answer_invalid" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attempt_rate_limited" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "defaults_invalid" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "flow_changed" | "flow_in_use" | "flow_invalid" | "flow_not_found" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "memo_key_invalid" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "output_invalid" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schedule_invalid" | "schedule_not_found" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shut_down" | "signal_invalid" | "signal_lost" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_abandoned" | "update_invalid" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
+        ErrorCode: "answer_failed" | "answer_invalid" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attempt_rate_limited" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "defaults_invalid" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "flow_changed" | "flow_in_use" | "flow_invalid" | "flow_not_found" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "memo_key_invalid" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "output_invalid" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schedule_invalid" | "schedule_not_found" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shared_key_not_allowed" | "shut_down" | "signal_invalid" | "signal_lost" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_abandoned" | "update_invalid" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
         /** @description One fact in a log. */
         Event: components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["AttributeSetEvent"] | components["schemas"]["BranchRequestedEvent"] | components["schemas"]["BudgetSetEvent"] | components["schemas"]["CallAdoptedEvent"] | components["schemas"]["CancelRequestedEvent"] | components["schemas"]["ChildAwaitedEvent"] | components["schemas"]["ChildCanceledEvent"] | components["schemas"]["ChildCompletedEvent"] | components["schemas"]["ChildFailedEvent"] | components["schemas"]["ChildSettledEvent"] | components["schemas"]["ChildStartedEvent"] | components["schemas"]["EntryAppendedEvent"] | components["schemas"]["ExternalAppendedEvent"] | components["schemas"]["MemoAnsweredEvent"] | components["schemas"]["MemoAskedEvent"] | components["schemas"]["MemoInvalidatedEvent"] | components["schemas"]["MemoReleasedEvent"] | components["schemas"]["MemoRequestedEvent"] | components["schemas"]["MemoReturnedEvent"] | components["schemas"]["MemoSettledEvent"] | components["schemas"]["MemoStoredEvent"] | components["schemas"]["PromiseCreatedEvent"] | components["schemas"]["PromiseResolvedEvent"] | components["schemas"]["ResultRequestedEvent"] | components["schemas"]["RetryRequestedEvent"] | components["schemas"]["RunCanceledEvent"] | components["schemas"]["RunCompletedEvent"] | components["schemas"]["RunContinuedEvent"] | components["schemas"]["RunFailedEvent"] | components["schemas"]["RunForkedEvent"] | components["schemas"]["RunPausedEvent"] | components["schemas"]["RunResumedEvent"] | components["schemas"]["RunStartedEvent"] | components["schemas"]["RunSuspendedEvent"] | components["schemas"]["ScheduleDecidedEvent"] | components["schemas"]["SegmentAbandonedEvent"] | components["schemas"]["SignalAwaitedEvent"] | components["schemas"]["SignalConsumedEvent"] | components["schemas"]["SignalReceivedEvent"] | components["schemas"]["SignalSentEvent"] | components["schemas"]["StateClearedEvent"] | components["schemas"]["StateSetEvent"] | components["schemas"]["StepCompletedEvent"] | components["schemas"]["StepFailedEvent"] | components["schemas"]["TaskAttemptEndedEvent"] | components["schemas"]["TaskAttemptedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskScheduledEvent"] | components["schemas"]["TerminateRequestedEvent"] | components["schemas"]["TimerFiredEvent"] | components["schemas"]["TimerStartedEvent"] | components["schemas"]["UpdateAnsweredEvent"] | components["schemas"]["UpdateReceivedEvent"] | components["schemas"]["VersionChosenEvent"] | components["schemas"]["WaitCanceledEvent"];
         /** @description Page of a log. */
@@ -2741,6 +2747,8 @@ export interface components {
              * @description Number of the connection, from 1; a hello that arrives after a later one is refused. 0 is not checked.
              */
             connection?: number;
+            /** @description The claims that the worker dropped since the last welcome because no server answered: it is alive. */
+            dropped?: components["schemas"]["DroppedRun"][];
             kinds?: components["schemas"]["KindOffer"][];
             /** Format: uint32 */
             protocol: number;
@@ -3083,6 +3091,37 @@ export interface components {
         };
         /** @description At most 65536 bytes */
         LongText: string;
+        /** @description A worker that was lost while it executed a run. */
+        LostWorker: {
+            /**
+             * Format: date-time
+             * @description The time at which its lease ended.
+             */
+            at: string;
+            /**
+             * Format: uint64
+             * @description The epoch of its claim.
+             */
+            epoch: number;
+            worker: string;
+        };
+        /** @description The workers that a run lost in a row, without a commit in between (CW1). */
+        LostWorkers: {
+            /** Format: uint32 */
+            count: number;
+            /**
+             * Format: uint64
+             * @description The last event of the run when the last of them was lost.
+             */
+            last_index: number;
+            /** @description The latest ones, oldest first. */
+            latest: components["schemas"]["LostWorker"][];
+            /**
+             * Format: uint64
+             * @description The number of the commit that none of them made.
+             */
+            next_commit: number;
+        };
         /** @description The answer of a cell: a recorded result, or the request to compute it. */
         MemoAnsweredEvent: {
             call_id: string;
@@ -3363,7 +3402,7 @@ export interface components {
          * @description The reason why a run is paused.
          * @enum {string}
          */
-        PauseReason: "requested" | "diverged" | "activation_failed" | "version_too_old" | "unstable_segment" | "effect_abandoned" | "budget_exhausted" | "segment_too_long" | "approval_needed";
+        PauseReason: "requested" | "diverged" | "activation_failed" | "version_too_old" | "unstable_segment" | "effect_abandoned" | "budget_exhausted" | "segment_too_long" | "approval_needed" | "worker_crashed";
         PauseRun: {
             /** Format: uint64 */
             epoch: number;
@@ -4010,7 +4049,7 @@ export interface components {
              */
             type: "run_forked";
         };
-        /** @description The data about a run that admission needs. Derived from the log, except for the epoch. */
+        /** @description The data about a run that admission needs. Derived from the log, except for the epoch and the lost workers. */
         RunHead: {
             /** @description Approvals of a copied log that must be given again: the run is paused until then. */
             asks?: string[];
@@ -4060,6 +4099,8 @@ export interface components {
             last_commit: components["schemas"]["LastCommit"] | null;
             /** @description Other calls that receive the run's result, beside its parent's. */
             listeners?: components["schemas"]["ParentLink"][];
+            /** @description The workers that were lost since the last commit, while they executed the run (see `lost_workers`). */
+            lost_workers?: components["schemas"]["LostWorkers"] | null;
             /** @description The calls that wait for a memo or compute it. */
             memos?: components["schemas"]["OpenMemo"][];
             /**
@@ -4136,6 +4177,8 @@ export interface components {
             /** @description Approvals that must be given again before the run resumes (Z8). */
             asks?: string[];
             divergence: components["schemas"]["Divergence"] | null;
+            /** @description The workers that were lost. */
+            lost_workers?: components["schemas"]["LostWorkers"] | null;
             message: string;
             reason: components["schemas"]["PauseReason"];
         };
@@ -4145,6 +4188,8 @@ export interface components {
             /** @description Approvals that must be given again before the run resumes (Z8). */
             asks?: string[];
             divergence: components["schemas"]["Divergence"] | null;
+            /** @description The workers that were lost. */
+            lost_workers?: components["schemas"]["LostWorkers"] | null;
             message: string;
             reason: components["schemas"]["PauseReason"];
             /**

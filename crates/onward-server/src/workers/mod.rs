@@ -68,7 +68,7 @@ impl Sessions {
         }
         by.caller.bounds.check_hello(&hello)?;
         loop {
-            match self.session(runtime, by, &hello)?.connect(&hello) {
+            match self.session(runtime, by, &hello)?.connect(&hello, by.caller.bounds.clone()) {
                 Ok(connection) => return Ok(connection),
                 Err(NotServed::Over) => {} // it has just ended: begin a new session
                 Err(NotServed::Overtaken) => {

@@ -19,6 +19,7 @@
 mod connection;
 mod frames;
 mod hello;
+mod memos;
 mod offers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -36,6 +37,7 @@ use tokio::task::AbortHandle;
 pub(crate) use connection::Connection;
 pub(crate) use hello::NotServed;
 
+use crate::auth::bounds::Bounds;
 use crate::verbs::Principal;
 use crate::{Problem, new_id};
 use offers::{give_questions, give_runs, give_tasks};
@@ -98,6 +100,8 @@ struct SessionState {
     counted: u64,
     /// The worker reports steps of runs that are watched.
     reports_steps: bool,
+    /// Kinds and queues of the key, as of the latest request (BK3).
+    bounds: Bounds,
     over: bool,
     /// The session is over and will queue no more frames.
     finished: bool,

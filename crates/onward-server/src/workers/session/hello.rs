@@ -12,6 +12,8 @@ use onward_store::{Consequence, StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
+use crate::auth::bounds::Bounds;
+
 use super::{Connection, GivenTask, PAGE, Session, SessionState};
 
 /// Pause before another try to adopt a task, if the store is unavailable.
@@ -45,7 +47,7 @@ struct Compared {
 
 impl Session {
     /// Opens a connection, reports what the worker has lost, and sends the inputs that it has missed.
-    pub fn connect(self: &Arc<Session>, hello: &wire::Hello) -> Result<Connection, NotServed> {
+    pub fn connect(self: &Arc<Session>, hello: &wire::Hello, bounds: Bounds) -> Result<Connection, NotServed> {
         let mut state = self.lock();
         if state.over {
             return Err(NotServed::Over);
@@ -60,6 +62,7 @@ impl Session {
         // sent again.
         state.cut_off();
         (state.served, state.counted, state.reports_steps) = (Some(number), hello.connection, hello.reports_steps);
+        state.bounds = bounds;
         self.local.set_present(true);
         state.enqueue(ServerFrame::Welcome(self.welcome()));
         let received = hello.received.as_ref();
