@@ -67,7 +67,8 @@ pub fn schedule() -> Log {
         (185_000, ScheduleInput::Trigger(TriggerSchedule { request_id: name("t"), overlap: None, requested_by: None })),
         (186_000, ScheduleInput::Pause(PauseSchedule { note: "for a while".to_owned() })),
         (400_000, ScheduleInput::Resume(ResumeSchedule { note: String::new() })),
-        (401_000, ended(2, Ending::Failed, Some("boom"))),
+        (401_000, ended(3, Ending::Canceled, Some("canceled"))),
+        (402_000, ended(5, Ending::Failed, Some("boom"))),
     ];
     for (offset, input) in inputs {
         let admitted = head.admit_input(Input::from(input), None, Timestamp(START + offset)).expect("a schedule takes it");
@@ -80,6 +81,8 @@ pub fn schedule() -> Log {
 pub fn read_schedule(log: &Log) -> Result<(), Box<RunPaused>> {
     let head = RunHead::rebuild(key(), log.records()).expect("the log begins with a start");
     let schedule = head.schedule.expect("it is a schedule");
-    assert!(schedule.totals.started >= 3 && schedule.totals.skipped > 0 && schedule.revision == 1, "{:?}", schedule.totals);
+    let totals = schedule.totals;
+    assert_eq!((totals.started, totals.failed, schedule.revision), (4, 1, 1), "{totals:?}");
+    assert!(schedule.paused.is_some() && totals.skipped > 0);
     Ok(())
 }
