@@ -169,6 +169,8 @@ impl Runtime {
         let once = Some(IdempotencyRecord::new(format!("trigger:{request_id}")));
         let trigger = TriggerSchedule { request_id, overlap, requested_by: context.caller };
         let view = self.change_schedule(&namespace, &schedule, Input { once, ..ScheduleInput::Trigger(trigger).into() }).await?;
+        // The run is there when the reply is; a failure is repeated by the next tick.
+        drop(self.deliver_outbox(&mut TickCounts::default()).await);
         let started = view.history.iter().find(|entry| entry.started.as_ref().is_some_and(|firing| firing.run == run));
         let outcome = match started.map(|entry| &entry.ended) {
             Some(Some(ended)) if ended.ending == Ending::Existed => TriggerOutcome::Existed,

@@ -216,6 +216,7 @@ async fn requests_of_people_work_and_a_repeat_is_a_repeat() {
     for _ in 0..2 {
         let reply = kit.runtime.trigger_schedule(trigger(None), by("bob")).await.unwrap();
         assert_eq!((reply.run.as_str(), reply.outcome), ("s@now:one", TriggerOutcome::Started));
+        kit.head("s@now:one").await; // It is there without a tick.
     }
     let skipped = TriggerScheduleRequest { request_id: Some(name("two")), ..trigger(None) };
     assert_eq!(kit.runtime.trigger_schedule(skipped, by("bob")).await.unwrap().outcome, TriggerOutcome::Skipped);
@@ -253,6 +254,7 @@ async fn a_schedule_that_is_deleted_is_gone_and_its_slots_are_not_started_again(
     let run = kit.head(FIRST).await;
     // A new schedule of that id meets the run of the slot when it is filled in.
     put(&kit, definition(Overlap::AllowAll)).await;
+    kit.advance(seconds(1));
     let backfill = BackfillScheduleRequest {
         namespace: Namespace::default(),
         schedule: name("s"),

@@ -43,7 +43,12 @@ async fn a_schedule_is_created_triggered_paused_and_deleted() {
     let range = json!({"from": "2020-01-01T00:00:00Z", "until": "2020-01-01T00:03:00Z"});
     site.post_json("/v1/schedules/nightly/backfill", range).await.expect(202);
     for minute in 0..3 {
-        let output: Value = onward.run(&format!("nightly@2020-01-01T00:0{minute}:00Z")).unwrap().result().await.unwrap();
+        let id = format!("nightly@2020-01-01T00:0{minute}:00Z");
+        let path = format!("/v1/runs/{}", id.replace(':', "%3A"));
+        while site.get(&path).await.status == 404 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let output: Value = onward.run(&id).unwrap().result().await.unwrap();
         assert_eq!(output, json!({"n": 1}));
     }
     let slots = site.get("/v1/schedules/nightly/slots?after=2026-01-01T00:00:00Z&limit=2").await.expect(200);
