@@ -39,6 +39,7 @@ mod reopening;
 mod replays;
 mod requests;
 mod resuming;
+mod schedules;
 mod schemas;
 mod sealing;
 mod signals;
