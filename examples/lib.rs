@@ -20,6 +20,8 @@ mod documents {
     mod workflows {}
     #[doc = include_str!("../docs/guide/testing.md")]
     mod testing {}
+    #[doc = include_str!("../docs/guide/schedules.md")]
+    mod schedules {}
     #[doc = include_str!("../docs/guide/versions.md")]
     mod versions {}
     #[doc = include_str!("../docs/guide/middleware.md")]

@@ -110,6 +110,19 @@ fn children_answer_their_parent() {
 }
 
 #[test]
+fn a_schedule_backfills_past_days_and_starts_a_run_on_request() {
+    let expected = [
+        "nightly@2026-03-28T01:00:00Z: the orders of 2026-03-28",
+        "nightly@2026-03-29T00:00:00Z: the orders of 2026-03-29",
+        "nightly@2026-03-30T00:00:00Z: the orders of 2026-03-30",
+        "triggered nightly@now:by-hand",
+        "started 4, next: []",
+        "next after the holidays: 5",
+    ];
+    check("schedule", &expected);
+}
+
+#[test]
 fn runs_stay_with_the_code_they_began_with() {
     let expected =
         ["invoice-Monday: v1 with discount version 1: 119", "invoice-Tuesday: v1 with discount version 2: 107", "v2: 96"];

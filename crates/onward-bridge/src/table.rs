@@ -43,6 +43,8 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("dry_run", "false"),
     ("bulk_id", "\"\""),
     ("is_prefix", "false"),
+    ("force", "false"),
+    ("note", "\"\""),
 ];
 
 /// Executes a verb of the table.

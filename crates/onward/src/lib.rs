@@ -20,6 +20,7 @@ mod names;
 mod registry;
 #[cfg(feature = "remote")]
 mod remote;
+mod schedule;
 pub mod shell;
 pub mod task;
 pub mod testing;
@@ -30,8 +31,8 @@ mod worker;
 pub use builder::{Builder, Defaults, WITHIN};
 pub use client::fork::Fork;
 pub use client::{
-    Attached, Branch, Driven, Entries, EntryPages, LiveRun, MemoKeys, Onward, RunHandle, RunInput, RunStream, Start, StartTask,
-    TaskHandle,
+    Attached, Backfill, Branch, Driven, Entries, EntryPages, LiveRun, MemoKeys, Onward, RunHandle, RunInput, RunStream,
+    ScheduleHandle, Start, StartTask, TaskHandle, Trigger, Triggered,
 };
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::{Answered, Ctx, Memo};
@@ -41,7 +42,7 @@ pub use error::{Error, RegisterError};
 pub use names::{Signal, Task, Workflow};
 pub use onward_core::api::{
     Appended, AppendedEntry, BlockReason, Blocker, BulkDone, BulkRequest, BulkVerb, Decide, DeletedRun, Emitted, EntryPage,
-    RunList, RunQuery, TaskStatus, TaskView,
+    RunList, RunQuery, ScheduleView, TaskStatus, TaskView, TriggerOutcome, UpcomingSlot,
 };
 pub use onward_core::budget::{self, Budget};
 pub use onward_core::conversation::{Entry, EntryCursor, PendingEntry};
@@ -52,15 +53,17 @@ pub use onward_core::ledger;
 pub use onward_core::live;
 pub use onward_core::memo::MemoScope;
 pub use onward_core::random::{RandomGenerator, RandomInteger};
+pub use onward_core::schedule::{Calendar, Ending, FiringCause, HistoryEntry, Overlap, ScheduleSpec, SkipReason};
 pub use onward_core::spend;
 pub use onward_core::stream;
 pub use onward_core::task::{EffectClass, RetryPolicy};
 pub use onward_core::trace::TraceContext;
 pub use onward_core::view::{AwaitedKind, RunView};
-pub use onward_core::{Failure, Index, Log, Payload, Record, RunId, Status, Timestamp};
+pub use onward_core::{AttributeValue, Failure, Index, Log, Payload, Record, RunId, Status, Timestamp};
 pub use onward_runtime::CallRef;
 #[cfg(feature = "remote")]
 pub use remote::{HttpAnswer, HttpClient, connect_client, connect_http};
+pub use schedule::Schedule;
 pub use task::TaskCtx;
 #[cfg(feature = "remote")]
 pub use trace::Otlp;

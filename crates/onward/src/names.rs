@@ -77,6 +77,12 @@ pub trait WorkflowName<T> {
     fn workflow_name(&self) -> &str;
 }
 
+impl<I, O> From<&Workflow<I, O>> for String {
+    fn from(workflow: &Workflow<I, O>) -> String {
+        workflow.name.to_owned()
+    }
+}
+
 /// The name of a task whose result is read as `T`: text, or a typed [`Task`].
 pub trait TaskName<T> {
     fn task_name(&self) -> &str;

@@ -10,6 +10,7 @@ import { Host, toolKey, versionKey, type Code } from "./host.js";
 import type { TaskCtx } from "./jobs.js";
 import { encode, encodeArguments } from "./json.js";
 import type { Middleware } from "./middleware.js";
+import { ScheduleHandle, putArguments, scheduleOf, slotOf, specOf, type ScheduleDocument, type ScheduleOptions, type ScheduleTimes, type ScheduleView, type Slot, type SlotDocument } from "./schedules.js";
 import { checkOption, nameOf, namedSchemas, taskDefaults, type Input, type SignalName, type Task, type TaskName, type Workflow, type WorkflowName } from "./names.js";
 
 
@@ -171,6 +172,35 @@ export class Onward implements AsyncDisposable {
     return new TaskHandle<O>(this, id);
   }
 
+  /**
+   * Stores a schedule, which starts runs of a workflow by the clock. An equal definition changes nothing, another one replaces that
+   * of the id.
+   */
+  async putSchedule<I, O>(id: string, workflow: WorkflowName<I, O>, options: ScheduleOptions): Promise<ScheduleHandle<O>> {
+    await this.request("put_schedule", putArguments(id, nameOf(workflow), options), "the definition of schedule", id);
+    return new ScheduleHandle<O>(this, id);
+  }
+
+  /** Returns the handle of a schedule, which need not exist. */
+  schedule<O = unknown>(id: string): ScheduleHandle<O> {
+    return new ScheduleHandle<O>(this, id);
+  }
+
+  /** Iterates over the schedules, latest first, without their histories. */
+  async *schedules(): AsyncGenerator<ScheduleView> {
+    let cursor: string | null | undefined;
+    do {
+      const page: SchedulePage = await this.execute<SchedulePage>("list_schedules", { cursor });
+      yield* page.schedules.map(scheduleOf);
+      cursor = page.next;
+    } while (cursor !== null && cursor !== undefined);
+  }
+
+  /** Returns the next slots of times that are not stored. */
+  async previewSlots(times: ScheduleTimes, count = 10): Promise<Slot[]> {
+    return (await this.execute<{ slots: SlotDocument[] }>("list_slots", { spec: specOf(times), limit: count })).slots.map(slotOf);
+  }
+
   /** Approves what a run asks; `approval` is the id that `ctx.approval(..)` has, and `answer` what it requires. */
   approve(approval: string, options: DecideOptions & { answer?: unknown } = {}): Promise<Receipt> {
     return this.execute("approve", { approval, answer: options.answer, ...decided(options) });
@@ -266,6 +296,11 @@ export interface RunFilter {
   status?: RunStatus[];
   version?: string;
   attributes?: Record<string, AttributeValue>;
+}
+
+interface SchedulePage {
+  schedules: ScheduleDocument[];
+  next?: string | null;
 }
 
 interface RunPage {

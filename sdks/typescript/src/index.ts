@@ -63,6 +63,18 @@ export type {
   WorkflowOptions,
 } from "./names.js";
 export { version } from "./native.js";
+export { ScheduleHandle } from "./schedules.js";
+export type {
+  Overlap,
+  ScheduleLine,
+  ScheduleOptions,
+  ScheduleTimes,
+  ScheduleTotals,
+  ScheduleView,
+  Slot,
+  TriggerOptions,
+  Triggered,
+} from "./schedules.js";
 export type { Schema, StandardSchema } from "./schema.js";
 export type { AttributeValue, Budget, BudgetUse, Duration, Memo, Retry } from "./options.js";
 export { RandomGenerator } from "./random.js";

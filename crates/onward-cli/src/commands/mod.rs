@@ -17,6 +17,7 @@ mod promise;
 mod queue;
 mod replay;
 mod run;
+mod schedule;
 mod server;
 mod spend;
 mod transfer;
@@ -44,6 +45,9 @@ pub enum Command {
     /// Check, draw and run flows: workflows as documents
     #[command(subcommand)]
     Flow(flow::FlowCommand),
+    /// Start runs by the clock: define, show, pause and trigger schedules
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
     /// Export runs with their complete logs as JSON lines
     Export(transfer::ExportArgs),
     /// Import exported runs
@@ -111,6 +115,7 @@ pub async fn execute(cli: Cli) -> Result<()> {
         Command::Chat(args) => chat::execute(args, &global).await,
         Command::Run(command) => run::execute(command, &global).await,
         Command::Flow(command) => flow::execute(command, &global).await,
+        Command::Schedule(command) => schedule::execute(command, &global).await,
         Command::Export(args) => transfer::export(args, &global).await,
         Command::Import(args) => transfer::import(args, &global).await,
         Command::Approval(command) => approval::execute(command, &global).await,

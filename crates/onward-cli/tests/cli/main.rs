@@ -25,6 +25,7 @@ mod once;
 mod over;
 mod pressure;
 mod replay;
+mod schedule;
 mod servers;
 mod talking;
 mod tls;

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 pub use check::{Known, check};
 pub use duration::{Span, SpanError};
-pub use parse::{Parsed, Positions, parse, parse_bytes};
+pub use parse::{Parsed, Positions, parse, parse_bytes, read_value};
 pub use problem::{Problem, Severity};
 pub use schema::json_schema;
 pub use value_schema::{ValueSchema, ValueSchemaError};

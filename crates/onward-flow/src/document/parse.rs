@@ -7,6 +7,8 @@ mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use self::object::Object;
 use super::problem::{Problem, Problems, Severity};
 use super::source::Source;
@@ -94,6 +96,20 @@ pub fn parse(text: &str, file_name: &str) -> Parsed {
     let problems = reader.problems.finish();
     let flow = draft.clone().filter(|_| !problems.iter().any(Problem::is_error));
     Parsed { flow, problems, positions, file: file_name.to_owned(), draft, unclear: reader.unclear }
+}
+
+/// Reads any YAML or JSON document as a value.
+///
+/// # Errors
+/// The problems of its text.
+pub fn read_value(text: &str, file_name: &str) -> Result<Value, Vec<Problem>> {
+    let mut problems = Problems::new(file_name);
+    let root = Source::new(text, &mut problems).and_then(|source| yaml::read(&source, &mut problems));
+    let problems = problems.finish();
+    match root {
+        Some(root) if !problems.iter().any(Problem::is_error) => Ok(root.to_value()),
+        _ => Err(problems),
+    }
 }
 
 /// Reads the bytes of a file, which must be UTF-8.

@@ -89,7 +89,7 @@ bodies! {
 }
 
 documents! {
-    struct Schedule<'a>(view: &'a ScheduleView) {
+    pub struct Schedule<'a>(view: &'a ScheduleView) {
         schedule: &'a Name = &view.schedule,
         kind: &'a Name = &view.definition.target.kind,
         input: &'a Payload = &view.definition.target.input,
@@ -121,18 +121,18 @@ documents! {
         next: &'a [UpcomingSlot] = &view.next,
     }
 
-    struct Schedules<'a> as ScheduleList {
-        schedules: Vec<Schedule<'a>>,
-        next: Option<String>,
+    pub struct Schedules<'a> as ScheduleList {
+        pub schedules: Vec<Schedule<'a>>,
+        pub next: Option<String>,
     }
 
-    struct Triggered<'a> as TriggeredRun {
-        run: &'a RunId,
-        outcome: TriggerOutcome,
+    pub struct Triggered<'a> as TriggeredRun {
+        pub run: &'a RunId,
+        pub outcome: TriggerOutcome,
     }
 
-    struct Slots<'a> as SlotList {
-        slots: &'a [UpcomingSlot],
+    pub struct Slots<'a> as SlotList {
+        pub slots: &'a [UpcomingSlot],
     }
 }
 

@@ -25,6 +25,8 @@ use crate::handlers::attributes::PlainValue;
 use crate::handlers::runs::live::ActiveCall;
 use crate::http::declare::{documents, words};
 
+pub use crate::handlers::schedules::{Schedule, Schedules, Slots as ScheduleSlots, Triggered as TriggeredRun};
+
 documents! {
     /// Run.
     pub struct Run<'a>(head: &'a RunHead) {

@@ -40,7 +40,7 @@ use crate::remote::{Channel, RemoteClient, RemoteConnection, Trust, namespace_of
 use crate::shell::Shell;
 use crate::trace::Tracing;
 use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions};
-use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
+use crate::{Error, Onward, RegisterError, Result, Schedule, Task, Workflow};
 
 /// The shortest lease. With a shorter one, a live worker would lose its runs between two heartbeats.
 const LEASE_MIN: Duration = Duration::from_millis(100);
@@ -79,6 +79,8 @@ pub struct Builder {
     /// Execute runs only through [`Onward::drive`].
     on_demand: bool,
     codec: Option<EncryptionBoundary>,
+    /// Schedules that are stored when the program starts, by id.
+    schedules: Vec<(String, Schedule)>,
     /// The provider of each kind of model call.
     #[cfg(feature = "agents")]
     providers: BTreeMap<Name, onward_llm::Provider>,
@@ -152,6 +154,7 @@ impl Builder {
             queues: vec![None],
             on_demand: false,
             codec: None,
+            schedules: Vec::new(),
             #[cfg(feature = "agents")]
             providers: BTreeMap::new(),
             #[cfg(feature = "remote")]
@@ -379,6 +382,15 @@ impl Builder {
         self
     }
 
+    /// Stores a schedule when the program starts. An equal definition changes nothing; another one replaces that of the id. A schedule
+    /// that is no longer declared stays until it is deleted.
+    ///
+    /// [`Builder::start`] fails if the schedule is refused, also for a kind that no worker is known to have, unless it is forced.
+    pub fn schedule(mut self, id: &str, schedule: Schedule) -> Builder {
+        self.schedules.push((id.to_owned(), schedule));
+        self
+    }
+
     /// Sets how long closed runs are kept; default 30 days.
     pub fn retention(mut self, span: Duration) -> Builder {
         self.options.retention.default = span;
@@ -533,7 +545,11 @@ impl Builder {
         let (client, connection) = behind(self.codec, client, connection);
         let shared = WorkerShared { checks_answers: has_codec, tracing, ..WorkerShared::default() };
         let worker = start_worker(connection, shared, self.registry, self.worker, self.clock, self.on_demand)?;
-        Ok(Onward::new(client, namespace, worker, local))
+        let onward = Onward::new(client, namespace, worker, local);
+        for (id, schedule) in self.schedules {
+            onward.put_schedule(&id, schedule).await?;
+        }
+        Ok(onward)
     }
 }
 

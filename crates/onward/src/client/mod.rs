@@ -24,6 +24,7 @@ mod drive;
 mod entries;
 pub(crate) mod fork;
 mod memos;
+mod schedules;
 mod send;
 mod stream;
 mod task;
@@ -62,6 +63,7 @@ use crate::{Error, Result};
 pub use drive::{Driven, RunInput};
 pub use entries::{Branch, Entries, EntryPages};
 pub use memos::MemoKeys;
+pub use schedules::{Backfill, ScheduleHandle, Trigger, Triggered};
 pub use send::{Append, Retry, SendSignal, Update};
 pub use stream::RunStream;
 pub use task::{StartTask, TaskHandle};
@@ -182,9 +184,11 @@ impl Onward {
         }
     }
 
-    /// Returns a handle to an existing run.
+    /// Returns a handle to an existing run, or to one that a schedule has decided to start.
     pub fn run<O>(&self, id: &str) -> Result<RunHandle<O>, Error> {
-        Ok(RunHandle { onward: self.clone(), key: self.key(id)?, outcome: None, output: PhantomData })
+        let key = self.key(id)?;
+        let outcome = schedules::outcome_of(&self.inner.client, &key);
+        Ok(RunHandle { onward: self.clone(), key, outcome, output: PhantomData })
     }
 
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunList, Error> {
@@ -456,7 +460,7 @@ fn signal<N: SignalName>(name: &N, payload: &(impl Serialize + ?Sized)) -> Resul
 pub struct RunHandle<O> {
     onward: Onward,
     key: RunKey,
-    /// The pending outcome, if this handle started the run.
+    /// The pending outcome, if this handle started the run or a schedule may start it.
     outcome: Option<Arc<dyn Outcome>>,
     output: PhantomData<fn() -> O>,
 }

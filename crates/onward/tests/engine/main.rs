@@ -40,6 +40,7 @@ mod reopening;
 mod replays;
 mod requests;
 mod resuming;
+mod schedules;
 mod schemas;
 mod sealing;
 mod signals;

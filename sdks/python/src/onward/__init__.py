@@ -35,6 +35,7 @@ from ._errors import (
 from ._loop import Call
 from ._native import version as _version
 from ._random import RandomGenerator
+from ._schedules import ScheduleHandle, ScheduleLine, ScheduleTotals, ScheduleView, Slot, Triggered
 from ._tasks import Attempt, TaskCtx, current_attempt
 
 __version__ = _version()
@@ -64,14 +65,20 @@ __all__ = [
     "RunHandle",
     "RunNotFound",
     "RunView",
+    "ScheduleHandle",
+    "ScheduleLine",
+    "ScheduleTotals",
+    "ScheduleView",
     "ShutDown",
     "SignalPattern",
     "Signals",
+    "Slot",
     "Spawned",
     "State",
     "Task",
     "TaskCtx",
     "TaskHandle",
+    "Triggered",
     "Unauthorized",
     "ValueInvalid",
     "Workflow",

@@ -17,6 +17,7 @@ from ._errors import ContextMisused, Failure, OnwardError, error_of, invalid
 from ._host import Host, OnwardClosed
 from ._json import Convert, Raw, arguments, milliseconds, raw
 from ._native import Bridge, NativeError
+from ._schedules import ScheduleHandle, ScheduleOptions, ScheduleTimes, ScheduleView, Slot, put_arguments, slots_of, spec_of
 from .agents import collect
 from .middleware import Middleware, checked
 
@@ -417,6 +418,46 @@ class Onward:
     async def drive(self, run: str, signal: dict[str, Any] | None = None) -> dict[str, Any]:
         """With `on_demand=True`: works on one run until it waits or ends, and returns its status."""
         return dict(await self.request("drive", run=run, signal=signal))
+
+    # ---- schedules ----
+
+    @overload
+    async def put_schedule(
+        self, id: str, workflow: Workflow[Any, O], **options: Unpack[ScheduleOptions]
+    ) -> ScheduleHandle[O]: ...
+    @overload
+    async def put_schedule(self, id: str, workflow: str, **options: Unpack[ScheduleOptions]) -> ScheduleHandle[Any]: ...
+    async def put_schedule(self, id: str, workflow: Any, **options: Unpack[ScheduleOptions]) -> ScheduleHandle[Any]:
+        """Stores a schedule, which starts runs by the clock; an equal definition changes nothing, another one replaces it.
+
+        Times are `cron`, `every`, `at` and `spec`; `zone`, `except_dates`, `start_at`, `end_at` and `jitter` apply to them.
+        """
+        await self.host.request("put_schedule", put_arguments(id, workflow, options))
+        return ScheduleHandle(self, id, workflow if isinstance(workflow, Workflow) else None)
+
+    @overload
+    def schedule(self, id: str) -> ScheduleHandle[Any]: ...
+    @overload
+    def schedule(self, id: str, workflow: Workflow[Any, O]) -> ScheduleHandle[O]: ...
+    def schedule(self, id: str, workflow: Any = None) -> ScheduleHandle[Any]:
+        """Returns the handle of a schedule; with its workflow, results have its type."""
+        return ScheduleHandle(self, id, workflow)
+
+    async def schedules(self) -> list[ScheduleView]:
+        """Returns all schedules, newest first, without their histories."""
+        views: list[ScheduleView] = []
+        cursor: str | None = None
+        while True:
+            page = await self.request("list_schedules", cursor=cursor)
+            views += [ScheduleView.from_json(view) for view in page["schedules"]]
+            cursor = page.get("next")
+            if cursor is None:
+                return views
+
+    async def preview_slots(self, count: int = 10, **times: Unpack[ScheduleTimes]) -> list[Slot]:
+        """Returns the next slots of times that are not stored."""
+        fields: dict[str, Any] = dict(times)
+        return slots_of((await self.request("list_slots", spec=spec_of(fields), limit=count))["slots"])
 
     # ---- answers of people and systems ----
 

@@ -17,7 +17,7 @@ mod watch;
 use anyhow::Result;
 use clap::Subcommand;
 
-pub use filter::FilterArgs;
+pub use filter::{FilterArgs, attribute};
 pub use input::answer;
 pub use list::Pages;
 pub use show::{awaited_word, format_pause};
