@@ -105,6 +105,33 @@ test("an approval with a schema has a form, and what the server refuses is shown
   await closePage(page);
 });
 
+test("what is entered as soon as the form of an answer is there is kept", async () => {
+  await server.start("payment", "payment-early", { title: "Pay at once?" });
+  const page = await openPage(server.url, { hash: "#/approvals" });
+  await card(page, "Pay at once?").waitFor();
+  // The text is entered in the task of the click, before the browser paints and before effects after it.
+  await page.evaluate(async () => {
+    [...document.querySelectorAll("article button")].find((button) => button.closest("article").ariaLabel === "Pay at once?" && button.innerText.includes("Approve")).click();
+    let input = null;
+    for (let turns = 0; turns < 1000 && !input; turns++) {
+      await Promise.resolve();
+      input = document.querySelector("dialog input[type=number]");
+    }
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(input, "4200");
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  // Effects run at the latest some frames later.
+  await page.evaluate(() => new Promise((resolve) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(resolve)), 200)));
+  const dialog = page.getByRole("dialog");
+  assert.equal(await dialog.getByLabel("Amount in cents").inputValue(), "4200");
+  await dialog.getByText("The same from a shell").click();
+  const line = await dialog.getByLabel("command line", { exact: true }).innerText();
+  assert.match(line, /"amount":4200/);
+  assert.match(line, /"urgent":false/, "the defaults of the schema stay");
+  assertClean(page);
+  await closePage(page);
+});
+
 test("a denial of an approval with a schema needs no answer, also from the page of its run", async () => {
   await server.start("payment", "payment-2", { title: "Pay again?" });
   await server.until("payment-2", "waiting");

@@ -1,7 +1,7 @@
 //! `cargo xtask torture`: the crash tests for longer, each round with a seed that it prints. First every kill, power loss and
 //! changed byte of the embedded store, of which the suite has a sample; then processes that are killed at random; then random
-//! operations on stores; then long logs, deep trees and wide fans in full size, random programs in large numbers, and mutated
-//! bytes for every decoder; then the crash matrix of agents, with every pair of deaths; then the
+//! operations on stores; then long logs, deep trees and wide fans in full size, random programs and flows in large numbers, and
+//! mutated bytes for every decoder; then the crash matrix of agents, with every pair of deaths; then the
 //! conformance programs of all languages.
 
 use anyhow::{Context, Result, bail};
@@ -60,6 +60,10 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         let mut programs = cargo(repository);
         programs.env("ONWARD_CASES", "200000");
         run(programs.args(["test", "--package", "onward", "--all-features", "--test", "semantics", "generated::random"]))?;
+        let mut flows = cargo(repository);
+        flows.env("ONWARD_FLOW_CASES", "100000");
+        let played = ["--all-features", "--test", "machine", "--test", "flow", "random_flows_equal"];
+        run(flows.args(["test", "--package", "onward-flow", "--package", "onward"]).args(played))?;
         tests(&["--workspace", "--exclude", "examples", "--all-features", "--lib", "--bins", "--test", "wire", "mutated", "--"])?;
         let mut agents = cargo(repository);
         agents.env("ONWARD_CASES", "200000");

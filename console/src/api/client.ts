@@ -42,6 +42,9 @@ export const api = {
   post<P extends With<"post">>(path: P, body?: BodyOf<P, "post">, options: RequestOptions = {}): Promise<ResponseOf<P, "post">> {
     return request("POST", path, options, body) as Promise<ResponseOf<P, "post">>;
   },
+  put<P extends With<"put">>(path: P, body: BodyOf<P, "put">, options: RequestOptions = {}): Promise<ResponseOf<P, "put">> {
+    return request("PUT", path, options, body) as Promise<ResponseOf<P, "put">>;
+  },
   delete<P extends With<"delete">>(path: P, options: RequestOptions = {}): Promise<ResponseOf<P, "delete">> {
     return request("DELETE", path, options) as Promise<ResponseOf<P, "delete">>;
   },

@@ -1034,6 +1034,127 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List schedules, newest first */
+        get: operations["listSchedules"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a schedule with its last runs and its next slots */
+        get: operations["getSchedule"];
+        /** Create a schedule, or replace its definition */
+        put: operations["putSchedule"];
+        post?: never;
+        /** Delete a schedule; runs that it started continue */
+        delete: operations["deleteSchedule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}/backfill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Start runs for the slots of a past range */
+        post: operations["backfillSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Pause a schedule: the clock starts nothing until it is resumed */
+        post: operations["pauseSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Resume a paused schedule; the slots of the pause are skipped */
+        post: operations["resumeSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}/slots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List slots of a schedule */
+        get: operations["listSlots"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}/trigger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Start a run of a schedule at once */
+        post: operations["triggerSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/servers": {
         parameters: {
             query?: never;
@@ -1065,6 +1186,23 @@ export interface paths {
         post: operations["signIn"];
         /** Remove the session cookie of the console */
         delete: operations["signOut"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/slots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** List slots of a specification that is not stored */
+        post: operations["previewSlots"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1551,6 +1689,48 @@ export interface components {
         };
         /** @enum {string} */
         AwaitedKind: "signal" | "approval" | "promise" | "timer" | "task" | "child" | "update" | "memo";
+        BackfillOptions: {
+            /**
+             * Format: date-time
+             * @description The first time that can be a slot.
+             */
+            from: string;
+            /** @description `buffer_all` if absent. */
+            overlap?: components["schemas"]["Overlap"];
+            /** @description Idempotency key; random if absent. */
+            request_id?: components["schemas"]["Name"];
+            /**
+             * Format: date-time
+             * @description Slots are before this time.
+             */
+            until: string;
+        };
+        /** @description The part of a backfill that is left. It ends when `after` reaches `until`. */
+        BackfillRange: {
+            /**
+             * Format: date-time
+             * @description Slots up to this time are done.
+             */
+            after: string;
+            is_done: boolean;
+            overlap: components["schemas"]["Overlap"];
+            request_id: string;
+            requested_by?: string | null;
+            /** Format: date-time */
+            until: string;
+        };
+        /** @description A request for the slots from `from` on and before `until`. */
+        BackfillSchedule: {
+            /** Format: date-time */
+            from: string;
+            /** @description `buffer_all` if absent. */
+            overlap: components["schemas"]["Overlap"] | null;
+            request_id: string;
+            /** @description The name of the credential that requests it. */
+            requested_by?: string | null;
+            /** Format: date-time */
+            until: string;
+        };
         /** @description Runs per batch; 0 and the default are 100 */
         BatchLimit: number;
         /** @description What a pending run, or a task that the run waits for, is blocked on. */
@@ -1580,7 +1760,7 @@ export interface components {
             why: components["schemas"]["BlockReason"];
         };
         /** @enum {string} */
-        BlockReason: "no_worker" | "rate_limited" | "quarantined" | "retries" | "queued";
+        BlockReason: "no_worker" | "rate_limited" | "quarantined" | "retries" | "queued" | "worker_crashed";
         /** @description First entry of the branch; an edit is a branch from the entry's parent with other content. */
         BranchEntry: {
             content?: components["schemas"]["Any"];
@@ -1724,6 +1904,10 @@ export interface components {
             /** Format: uint64 */
             tokens: number;
         };
+        /** @description A firing that waits for a run to end. */
+        Buffered: {
+            firing: components["schemas"]["Firing"];
+        };
         BulkDelete: {
             /** @description Required with an empty filter, which selects every run of the namespace. */
             all?: boolean;
@@ -1781,6 +1965,18 @@ export interface components {
          * @enum {string}
          */
         BulkVerb: "cancel" | "terminate" | "pause" | "resume" | "retry" | "delete";
+        /** @description Local times whose fields all match. The fields are written as in a cron expression; if absent, seconds, minutes and hours are 0, and years, months, days and weekdays match every value. */
+        Calendar: {
+            /** @description Dates such as `2026-12-25`, and ranges of them such as `2026-12-24/2027-01-01`, last day included. */
+            dates?: string[];
+            day?: string | null;
+            hour?: string | null;
+            minute?: string | null;
+            month?: string | null;
+            second?: string | null;
+            weekday?: string | null;
+            year?: string | null;
+        };
         /** @description The call at `call_id` takes over the abandoned call at `from`: nothing new is started for it. */
         CallAdoptedEvent: {
             call_id: string;
@@ -2048,6 +2244,11 @@ export interface components {
             decision_id: components["schemas"]["Name"];
             feedback?: components["schemas"]["LongText"];
         };
+        /** @description The clock has decided all slots up to this time. */
+        DecidedUntil: {
+            /** Format: date-time */
+            slot: string;
+        };
         /** @description Defaults by kind, each kind's in order of precedence. */
         DefaultsReply: {
             defaults: components["schemas"]["SourcedDefaults"][];
@@ -2070,6 +2271,12 @@ export interface components {
             deleted: components["schemas"]["DeletedRun"][];
             /** @description Databases that are down, whose rows are missing from the list; absent if the list is complete */
             missing_databases?: string[];
+        };
+        /** @description A firing that leaves the buffer without a run. */
+        Discarded: {
+            /** Format: uint32 */
+            number: number;
+            reason: components["schemas"]["SkipReason"];
         };
         /** @description The difference between code and log, for people to read. */
         Divergence: {
@@ -2112,6 +2319,12 @@ export interface components {
             /** @description Id of the worker session of the caller; null if there is nothing to do. */
             worker: string | null;
         };
+        /** @description A run that a worker stopped when its lease was about to end. */
+        DroppedRun: {
+            /** Format: uint64 */
+            epoch: number;
+            run: components["schemas"]["RunKey"];
+        };
         /**
          * @description The effect of a repeated attempt.
          * @enum {string}
@@ -2125,6 +2338,13 @@ export interface components {
             run: components["schemas"]["RunKey"];
             value: components["schemas"]["Payload"];
         };
+        Ended: {
+            /** @description The code of its failure. */
+            code?: string | null;
+            ending: components["schemas"]["Ending"];
+            /** Format: uint32 */
+            number: number;
+        };
         /** @description The run is closed; no frame follows */
         EndFrame: {
             at: components["schemas"]["Time"];
@@ -2133,6 +2353,11 @@ export interface components {
             /** @constant */
             type: "end";
         };
+        /**
+         * @description The end of a run that a schedule started.
+         * @enum {string}
+         */
+        Ending: "completed" | "failed" | "canceled" | "terminated" | "existed";
         /** @description An entry with its content, quoted or not. */
         Entry: {
             /** Format: date-time */
@@ -2226,9 +2451,9 @@ export interface components {
          * @description Stable error code; docs/errors describes each
          * @enum {string}
          */
-        ErrorCode: "answer_failed" | "answer_invalid" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attempt_rate_limited" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "defaults_invalid" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "flow_changed" | "flow_in_use" | "flow_invalid" | "flow_not_found" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "memo_key_invalid" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "output_invalid" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schedule_invalid" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shut_down" | "signal_invalid" | "signal_lost" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_abandoned" | "update_invalid" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
+        ErrorCode: "answer_failed" | "answer_invalid" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attempt_rate_limited" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "defaults_invalid" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "flow_changed" | "flow_in_use" | "flow_invalid" | "flow_not_found" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "memo_key_invalid" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "output_invalid" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schedule_invalid" | "schedule_not_found" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shared_key_not_allowed" | "shut_down" | "signal_invalid" | "signal_lost" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_abandoned" | "update_invalid" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
         /** @description One fact in a log. */
-        Event: components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["AttributeSetEvent"] | components["schemas"]["BranchRequestedEvent"] | components["schemas"]["BudgetSetEvent"] | components["schemas"]["CallAdoptedEvent"] | components["schemas"]["CancelRequestedEvent"] | components["schemas"]["ChildAwaitedEvent"] | components["schemas"]["ChildCanceledEvent"] | components["schemas"]["ChildCompletedEvent"] | components["schemas"]["ChildFailedEvent"] | components["schemas"]["ChildSettledEvent"] | components["schemas"]["ChildStartedEvent"] | components["schemas"]["EntryAppendedEvent"] | components["schemas"]["ExternalAppendedEvent"] | components["schemas"]["MemoAnsweredEvent"] | components["schemas"]["MemoAskedEvent"] | components["schemas"]["MemoInvalidatedEvent"] | components["schemas"]["MemoReleasedEvent"] | components["schemas"]["MemoRequestedEvent"] | components["schemas"]["MemoReturnedEvent"] | components["schemas"]["MemoSettledEvent"] | components["schemas"]["MemoStoredEvent"] | components["schemas"]["PromiseCreatedEvent"] | components["schemas"]["PromiseResolvedEvent"] | components["schemas"]["ResultRequestedEvent"] | components["schemas"]["RetryRequestedEvent"] | components["schemas"]["RunCanceledEvent"] | components["schemas"]["RunCompletedEvent"] | components["schemas"]["RunContinuedEvent"] | components["schemas"]["RunFailedEvent"] | components["schemas"]["RunForkedEvent"] | components["schemas"]["RunPausedEvent"] | components["schemas"]["RunResumedEvent"] | components["schemas"]["RunStartedEvent"] | components["schemas"]["RunSuspendedEvent"] | components["schemas"]["SegmentAbandonedEvent"] | components["schemas"]["SignalAwaitedEvent"] | components["schemas"]["SignalConsumedEvent"] | components["schemas"]["SignalReceivedEvent"] | components["schemas"]["SignalSentEvent"] | components["schemas"]["StateClearedEvent"] | components["schemas"]["StateSetEvent"] | components["schemas"]["StepCompletedEvent"] | components["schemas"]["StepFailedEvent"] | components["schemas"]["TaskAttemptEndedEvent"] | components["schemas"]["TaskAttemptedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskScheduledEvent"] | components["schemas"]["TerminateRequestedEvent"] | components["schemas"]["TimerFiredEvent"] | components["schemas"]["TimerStartedEvent"] | components["schemas"]["UpdateAnsweredEvent"] | components["schemas"]["UpdateReceivedEvent"] | components["schemas"]["VersionChosenEvent"] | components["schemas"]["WaitCanceledEvent"];
+        Event: components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["AttributeSetEvent"] | components["schemas"]["BranchRequestedEvent"] | components["schemas"]["BudgetSetEvent"] | components["schemas"]["CallAdoptedEvent"] | components["schemas"]["CancelRequestedEvent"] | components["schemas"]["ChildAwaitedEvent"] | components["schemas"]["ChildCanceledEvent"] | components["schemas"]["ChildCompletedEvent"] | components["schemas"]["ChildFailedEvent"] | components["schemas"]["ChildSettledEvent"] | components["schemas"]["ChildStartedEvent"] | components["schemas"]["EntryAppendedEvent"] | components["schemas"]["ExternalAppendedEvent"] | components["schemas"]["MemoAnsweredEvent"] | components["schemas"]["MemoAskedEvent"] | components["schemas"]["MemoInvalidatedEvent"] | components["schemas"]["MemoReleasedEvent"] | components["schemas"]["MemoRequestedEvent"] | components["schemas"]["MemoReturnedEvent"] | components["schemas"]["MemoSettledEvent"] | components["schemas"]["MemoStoredEvent"] | components["schemas"]["PromiseCreatedEvent"] | components["schemas"]["PromiseResolvedEvent"] | components["schemas"]["ResultRequestedEvent"] | components["schemas"]["RetryRequestedEvent"] | components["schemas"]["RunCanceledEvent"] | components["schemas"]["RunCompletedEvent"] | components["schemas"]["RunContinuedEvent"] | components["schemas"]["RunFailedEvent"] | components["schemas"]["RunForkedEvent"] | components["schemas"]["RunPausedEvent"] | components["schemas"]["RunResumedEvent"] | components["schemas"]["RunStartedEvent"] | components["schemas"]["RunSuspendedEvent"] | components["schemas"]["ScheduleDecidedEvent"] | components["schemas"]["SegmentAbandonedEvent"] | components["schemas"]["SignalAwaitedEvent"] | components["schemas"]["SignalConsumedEvent"] | components["schemas"]["SignalReceivedEvent"] | components["schemas"]["SignalSentEvent"] | components["schemas"]["StateClearedEvent"] | components["schemas"]["StateSetEvent"] | components["schemas"]["StepCompletedEvent"] | components["schemas"]["StepFailedEvent"] | components["schemas"]["TaskAttemptEndedEvent"] | components["schemas"]["TaskAttemptedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskScheduledEvent"] | components["schemas"]["TerminateRequestedEvent"] | components["schemas"]["TimerFiredEvent"] | components["schemas"]["TimerStartedEvent"] | components["schemas"]["UpdateAnsweredEvent"] | components["schemas"]["UpdateReceivedEvent"] | components["schemas"]["VersionChosenEvent"] | components["schemas"]["WaitCanceledEvent"];
         /** @description Page of a log. */
         EventPage: {
             events: components["schemas"]["LoggedEvent"][];
@@ -2387,6 +2612,22 @@ export interface components {
             change: components["schemas"]["RunChange"];
             run: components["schemas"]["Run"];
         };
+        /** @description One start of a run. Its number is never used again. */
+        Firing: {
+            cause: components["schemas"]["FiringCause"];
+            /** Format: uint32 */
+            number: number;
+            /** @description The name of the credential that requested it, other than that of the definition. */
+            requested_by?: string | null;
+            run: string;
+            /** Format: date-time */
+            slot: string;
+        };
+        /**
+         * @description The origin of a firing.
+         * @enum {string}
+         */
+        FiringCause: "clock" | "backfill" | "trigger";
         /** @enum {string} */
         Flag: "true" | "false";
         /** @description Flows by name, or the versions of one, newest first. */
@@ -2506,6 +2747,8 @@ export interface components {
              * @description Number of the connection, from 1; a hello that arrives after a later one is refused. 0 is not checked.
              */
             connection?: number;
+            /** @description The claims that the worker dropped since the last welcome because no server answered: it is alive. */
+            dropped?: components["schemas"]["DroppedRun"][];
             kinds?: components["schemas"]["KindOffer"][];
             /** Format: uint32 */
             protocol: number;
@@ -2533,6 +2776,16 @@ export interface components {
             /** @description Id of one worker process; never reused. */
             worker: string;
         };
+        /** @description A line of the history: a run, or slots without one. */
+        HistoryEntry: {
+            /** Format: date-time */
+            at: string;
+            ended?: components["schemas"]["Ended"] | null;
+            /** Format: date-time */
+            ended_at?: string | null;
+            skipped?: components["schemas"]["Skipped"] | null;
+            started?: components["schemas"]["Firing"] | null;
+        };
         Imported: {
             created: string[];
             refused: components["schemas"]["RefusedRun"][];
@@ -2555,6 +2808,13 @@ export interface components {
                 /** @description JSON pointer into the input */
                 path: string;
             }[];
+        };
+        /** @description The times that are a multiple of `every_ms` after 1970-01-01T00:00:00Z plus the offset. */
+        Interval: {
+            /** Format: uint64 */
+            every_ms: number;
+            /** Format: uint64 */
+            offset_ms?: number;
         };
         InvalidateMemos: {
             /** @description The key of one memo. */
@@ -2831,6 +3091,37 @@ export interface components {
         };
         /** @description At most 65536 bytes */
         LongText: string;
+        /** @description A worker that was lost while it executed a run. */
+        LostWorker: {
+            /**
+             * Format: date-time
+             * @description The time at which its lease ended.
+             */
+            at: string;
+            /**
+             * Format: uint64
+             * @description The epoch of its claim.
+             */
+            epoch: number;
+            worker: string;
+        };
+        /** @description The workers that a run lost in a row, without a commit in between (CW1). */
+        LostWorkers: {
+            /** Format: uint32 */
+            count: number;
+            /**
+             * Format: uint64
+             * @description The last event of the run when the last of them was lost.
+             */
+            last_index: number;
+            /** @description The latest ones, oldest first. */
+            latest: components["schemas"]["LostWorker"][];
+            /**
+             * Format: uint64
+             * @description The number of the commit that none of them made.
+             */
+            next_commit: number;
+        };
         /** @description The answer of a cell: a recorded result, or the request to compute it. */
         MemoAnsweredEvent: {
             call_id: string;
@@ -3064,6 +3355,11 @@ export interface components {
             idempotency_key?: string | null;
             role: string;
         };
+        /**
+         * @description What happens to a slot that is due while a run of the schedule is running.
+         * @enum {string}
+         */
+        Overlap: "skip" | "buffer_one" | "buffer_all" | "cancel_other" | "terminate_other" | "allow_all";
         /** @description The call of the parent that the child run belongs to. */
         ParentLink: {
             call_id: string;
@@ -3075,6 +3371,16 @@ export interface components {
             is_spawned?: boolean;
             on_parent_close: components["schemas"]["OnParentClose"];
             run: components["schemas"]["RunKey"];
+        };
+        Paused: {
+            /** @description The failed run that paused the schedule. */
+            after?: string | null;
+            /**
+             * Format: date-time
+             * @description Set when it is applied.
+             */
+            at: string;
+            note: string;
         };
         /** @description The run is paused */
         PausedFrame: {
@@ -3096,7 +3402,7 @@ export interface components {
          * @description The reason why a run is paused.
          * @enum {string}
          */
-        PauseReason: "requested" | "diverged" | "activation_failed" | "version_too_old" | "unstable_segment" | "effect_abandoned" | "budget_exhausted" | "segment_too_long" | "approval_needed";
+        PauseReason: "requested" | "diverged" | "activation_failed" | "version_too_old" | "unstable_segment" | "effect_abandoned" | "budget_exhausted" | "segment_too_long" | "approval_needed" | "worker_crashed";
         PauseRun: {
             /** Format: uint64 */
             epoch: number;
@@ -3106,6 +3412,9 @@ export interface components {
             /** Format: uint64 */
             request: number;
             run: components["schemas"]["RunKey"];
+        };
+        PauseSchedule: {
+            note: string;
         };
         /** @description User data: JSON with its exact text, or other data in base64 with its content type */
         Payload: {
@@ -3127,6 +3436,19 @@ export interface components {
              */
             index: number;
             role: components["schemas"]["Name"];
+        };
+        PreviewSlots: {
+            /**
+             * Format: date-time
+             * @description Slots after this time; after now if absent.
+             */
+            after?: string;
+            /**
+             * Format: uint32
+             * @description The number of slots; 10 if absent.
+             */
+            limit?: number;
+            spec: components["schemas"]["ScheduleSpec"];
         };
         Problem: {
             code: components["schemas"]["ErrorCode"];
@@ -3211,6 +3533,42 @@ export interface components {
             /** @description The version is new, or was not the current one. */
             is_changed: boolean;
             warnings: components["schemas"]["FlowWarning"][];
+        };
+        PutSchedule: {
+            attributes?: components["schemas"]["Attributes"];
+            /** @description The budget of each run. */
+            budget?: components["schemas"]["BudgetLimits"];
+            /**
+             * Format: uint64
+             * @description Time after which a run is canceled; time while it is paused does not count.
+             */
+            deadline_ms?: number;
+            /** @description Also if no worker is known to have the kind. */
+            force?: boolean;
+            /** @description The input of the runs. */
+            input?: components["schemas"]["Any"];
+            kind: components["schemas"]["Name"];
+            options?: components["schemas"]["PutScheduleOptions"];
+            spec: components["schemas"]["ScheduleSpec"];
+            /** @description The texts of the input are templates in the language of flows, with the names `slot`, `schedule`, `run` and `cause`. */
+            template?: boolean;
+            /** @description The version of the code; the current one at each start if absent. */
+            version?: components["schemas"]["Name"];
+        };
+        PutScheduleOptions: {
+            /**
+             * Format: uint32
+             * @description The maximum number of waiting slots under `buffer_all`; 100 if absent.
+             */
+            buffer_max?: number;
+            /**
+             * Format: uint64
+             * @description The age up to which a slot that was not started in time is started late; a day if absent.
+             */
+            catch_up_ms?: number;
+            overlap?: components["schemas"]["Overlap"];
+            /** @description Pause the schedule when a run fails. */
+            pause_on_failure?: boolean;
         };
         QueryAnswer: {
             outcome: components["schemas"]["RunOutcome"];
@@ -3420,6 +3778,9 @@ export interface components {
             /** @description Id of a connected worker; without it, a worker session is created. */
             worker?: components["schemas"]["Name"];
         };
+        Resumed: {
+            note: string;
+        };
         ResumedAgent: {
             delivered: components["schemas"]["Appended"] | null;
             /** @description First frames of a worker session that was created for this request, `welcome` and `run`; an existing worker gets the run with its next request. */
@@ -3437,6 +3798,9 @@ export interface components {
             offset: components["schemas"]["StreamOffset"];
             /** @constant */
             type: "resumed";
+        };
+        ResumeSchedule: {
+            note: string;
         };
         Retry: {
             /**
@@ -3685,7 +4049,7 @@ export interface components {
              */
             type: "run_forked";
         };
-        /** @description The data about a run that admission needs. Derived from the log, except for the epoch. */
+        /** @description The data about a run that admission needs. Derived from the log, except for the epoch and the lost workers. */
         RunHead: {
             /** @description Approvals of a copied log that must be given again: the run is paused until then. */
             asks?: string[];
@@ -3735,6 +4099,8 @@ export interface components {
             last_commit: components["schemas"]["LastCommit"] | null;
             /** @description Other calls that receive the run's result, beside its parent's. */
             listeners?: components["schemas"]["ParentLink"][];
+            /** @description The workers that were lost since the last commit, while they executed the run (see `lost_workers`). */
+            lost_workers?: components["schemas"]["LostWorkers"] | null;
             /** @description The calls that wait for a memo or compute it. */
             memos?: components["schemas"]["OpenMemo"][];
             /**
@@ -3753,6 +4119,8 @@ export interface components {
             quiet?: components["schemas"]["QuietTail"] | null;
             /** @description The name of the credential that started the run or its root run. */
             requester?: string | null;
+            /** @description Set for a schedule only (see `schedule`). */
+            schedule?: components["schemas"]["ScheduleHead"] | null;
             /** @description The cost of the run, in all its generations. */
             spend?: components["schemas"]["SpendTotals"] | null;
             status: components["schemas"]["Status"];
@@ -3769,6 +4137,14 @@ export interface components {
             /** Format: uint64 */
             epoch: number;
             run: components["schemas"]["RunKey"];
+        };
+        /** @description A firing whose run is running, or about to start. */
+        RunningFiring: {
+            firing: components["schemas"]["Firing"];
+            /** Format: date-time */
+            started_at: string;
+            /** @description The policy that ends the run for a later slot. */
+            stopped_by?: components["schemas"]["Overlap"] | null;
         };
         /** @description An attempt of a step that is under way. */
         RunningStep: {
@@ -3801,6 +4177,8 @@ export interface components {
             /** @description Approvals that must be given again before the run resumes (Z8). */
             asks?: string[];
             divergence: components["schemas"]["Divergence"] | null;
+            /** @description The workers that were lost. */
+            lost_workers?: components["schemas"]["LostWorkers"] | null;
             message: string;
             reason: components["schemas"]["PauseReason"];
         };
@@ -3810,6 +4188,8 @@ export interface components {
             /** @description Approvals that must be given again before the run resumes (Z8). */
             asks?: string[];
             divergence: components["schemas"]["Divergence"] | null;
+            /** @description The workers that were lost. */
+            lost_workers?: components["schemas"]["LostWorkers"] | null;
             message: string;
             reason: components["schemas"]["PauseReason"];
             /**
@@ -3885,6 +4265,8 @@ export interface components {
             parent: components["schemas"]["ParentLink"] | null;
             /** @description The name of the credential that started the run or its root run. */
             requester?: string | null;
+            /** @description The run keeps this schedule. */
+            schedule?: components["schemas"]["ScheduleStart"] | null;
             /** @description The seed of `uuid()` and `random()`. */
             seed: string;
             /** @description The cost of the generations before. */
@@ -3967,6 +4349,209 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
             version: string | null;
+        };
+        Schedule: {
+            attributes: components["schemas"]["Attributes"];
+            backfills: components["schemas"]["BackfillRange"][];
+            /** @description The budget of each run. */
+            budget: components["schemas"]["Budget"] | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: uint64 */
+            deadline_ms: number | null;
+            /** @description The last runs, and slots without one, oldest first; empty in lists. */
+            history: components["schemas"]["HistoryEntry"][];
+            input: components["schemas"]["Payload"];
+            kind: string;
+            /** @description The next slots; empty while the schedule is paused. */
+            next: components["schemas"]["UpcomingSlot"][];
+            options: components["schemas"]["ScheduleOptions"];
+            paused: components["schemas"]["Paused"] | null;
+            /** @description The name of the key that defined it; null without keys. */
+            requester: string | null;
+            /**
+             * Format: uint32
+             * @description The number of changes of the definition.
+             */
+            revision: number;
+            /** @description Runs that are running, oldest first. */
+            running: components["schemas"]["RunningFiring"][];
+            schedule: string;
+            spec: components["schemas"]["ScheduleSpec"];
+            template: boolean;
+            totals: components["schemas"]["Totals"];
+            /** Format: date-time */
+            updated_at: string;
+            version: string | null;
+            /** @description Starts that wait for a run to end. */
+            waiting: components["schemas"]["Firing"][];
+        };
+        /** @description One change of a head. */
+        ScheduleChange: {
+            defined: components["schemas"]["ScheduleDefinition"];
+        } | {
+            started: components["schemas"]["Firing"];
+        } | {
+            buffered: components["schemas"]["Buffered"];
+        } | {
+            skipped: components["schemas"]["Skipped"];
+        } | {
+            discarded: components["schemas"]["Discarded"];
+        } | {
+            stopping: components["schemas"]["Stopping"];
+        } | {
+            ended: components["schemas"]["Ended"];
+        } | {
+            paused: components["schemas"]["Paused"];
+        } | {
+            resumed: components["schemas"]["Resumed"];
+        } | {
+            backfill: components["schemas"]["BackfillRange"];
+        } | {
+            decided: components["schemas"]["DecidedUntil"];
+        } | {
+            wake: components["schemas"]["WakeAt"];
+        };
+        /** @description At a schedule: an input, and what it changed. */
+        ScheduleDecidedEvent: {
+            /** @description Filled in at admission. */
+            changes: components["schemas"]["ScheduleChange"][];
+            input: components["schemas"]["ScheduleInput"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "schedule_decided";
+        };
+        /** @description A schedule: what it starts, when, and how. */
+        ScheduleDefinition: {
+            /** @description The budget of each run, as granted to that credential. */
+            granted?: components["schemas"]["BudgetHead"] | null;
+            options: components["schemas"]["ScheduleOptions"];
+            /** @description The name of the credential that defined it; not part of the definition's identity. */
+            requester?: string | null;
+            spec: components["schemas"]["ScheduleSpec"];
+            target: components["schemas"]["ScheduleTarget"];
+        };
+        /** @description The timer of the schedule is due. */
+        ScheduleDue: Record<string, never>;
+        /** @description The state of a schedule. */
+        ScheduleHead: {
+            backfills: components["schemas"]["BackfillRange"][];
+            buffered: components["schemas"]["Firing"][];
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description The clock has decided all slots up to this time.
+             */
+            decided_until: string;
+            definition: components["schemas"]["ScheduleDefinition"];
+            history: components["schemas"]["HistoryEntry"][];
+            id: string;
+            /** Format: uint32 */
+            next_number: number;
+            paused?: components["schemas"]["Paused"] | null;
+            /**
+             * Format: uint32
+             * @description The number of changes of the definition.
+             */
+            revision: number;
+            /** @description Oldest first. */
+            running: components["schemas"]["RunningFiring"][];
+            totals: components["schemas"]["Totals"];
+            /** Format: date-time */
+            updated_at: string;
+            /** Format: date-time */
+            wake_at?: string | null;
+        };
+        /** @description An input of a schedule. */
+        ScheduleInput: {
+            define: components["schemas"]["ScheduleDefinition"];
+        } | {
+            pause: components["schemas"]["PauseSchedule"];
+        } | {
+            resume: components["schemas"]["ResumeSchedule"];
+        } | {
+            trigger: components["schemas"]["TriggerSchedule"];
+        } | {
+            backfill: components["schemas"]["BackfillSchedule"];
+        } | {
+            due: components["schemas"]["ScheduleDue"];
+        } | {
+            ended: components["schemas"]["Ended"];
+        };
+        ScheduleList: {
+            next: string | null;
+            schedules: components["schemas"]["Schedule"][];
+        };
+        ScheduleNote: {
+            note?: string;
+        };
+        /** @description What happens when a slot is due. */
+        ScheduleOptions: {
+            /**
+             * Format: uint32
+             * @description The maximum number of waiting slots under `buffer_all`.
+             */
+            buffer_max: number | null;
+            /**
+             * Format: uint64
+             * @description The age up to which a slot that was not started in time is started late; a day if absent.
+             */
+            catch_up_ms: number | null;
+            overlap: components["schemas"]["Overlap"];
+            /** @description Pause the schedule when a run fails. */
+            pause_on_failure: boolean;
+        };
+        /** @description The slots of a schedule: all times of its lists, without those that `except` matches. */
+        ScheduleSpec: {
+            /** @description Single times. */
+            at?: string[];
+            calendars?: components["schemas"]["Calendar"][];
+            /** @description Expressions of 5 fields (minute, hour, day, month, weekday) or 6 (with seconds in front). */
+            cron?: string[];
+            /**
+             * Format: date-time
+             * @description Slots are before this time.
+             */
+            end_at?: string | null;
+            every?: components["schemas"]["Interval"][];
+            /** @description Times that are no slots. A field that is absent here matches every value. */
+            except?: components["schemas"]["Calendar"][];
+            /**
+             * Format: uint64
+             * @description The maximum delay of a slot. The delay follows from schedule and slot, and ends before the next slot.
+             */
+            jitter_ms?: number;
+            /**
+             * Format: date-time
+             * @description The first time that can be a slot.
+             */
+            start_at?: string | null;
+            /** @description The IANA name of the time zone of expressions, calendars and exceptions; UTC if absent. */
+            time_zone?: string | null;
+        };
+        /** @description What the log of a schedule begins with. */
+        ScheduleStart: {
+            new: components["schemas"]["ScheduleDefinition"];
+        } | {
+            continued: components["schemas"]["ScheduleHead"];
+        };
+        /** @description The run that each slot starts. */
+        ScheduleTarget: {
+            attributes?: components["schemas"]["Attribute"][];
+            /**
+             * Format: uint64
+             * @description Cancel a run after this time, pauses not counted.
+             */
+            deadline_ms?: number | null;
+            input: components["schemas"]["Payload"];
+            /** @description The texts of the input are templates, which are rendered with the slot before the run starts. */
+            is_template?: boolean;
+            kind: string;
+            /** @description The code version that runs are pinned to; the current one at each start if absent. */
+            version?: string | null;
         };
         /** @description The code of an agent diverged from the log: the commits in this range are abandoned. They stay in the log, and an equal call takes over the result of an abandoned one. */
         SegmentAbandonedEvent: {
@@ -4150,6 +4735,24 @@ export interface components {
             /** @description API key. */
             key: string;
         };
+        /** @description Slots without a run, for one reason. */
+        Skipped: {
+            cause: components["schemas"]["FiringCause"];
+            /** Format: uint64 */
+            count: number;
+            /** Format: date-time */
+            first: string;
+            /** @description There may be more in the range than were counted. */
+            is_partial?: boolean;
+            /** Format: date-time */
+            last: string;
+            reason: components["schemas"]["SkipReason"];
+        };
+        /**
+         * @description The reason why a slot has no run.
+         * @enum {string}
+         */
+        SkipReason: "overlap" | "buffer_full" | "superseded" | "paused" | "missed" | "replaced" | "too_many_runs";
         /** @description The share of an open child in its parent's budget. */
         Slice: {
             /** @description The call id at which it was started. */
@@ -4158,6 +4761,9 @@ export interface components {
             given: components["schemas"]["Budget"];
             /** @description The child belongs to the run and not to one of its generations. */
             is_spawned: boolean;
+        };
+        SlotList: {
+            slots: components["schemas"]["UpcomingSlot"][];
         };
         /** @description Defaults of a kind from one source. */
         SourcedDefaults: {
@@ -4397,6 +5003,13 @@ export interface components {
             is_complete: boolean;
             run: components["schemas"]["RunKey"];
             steps: components["schemas"]["RunningStep"][];
+        };
+        /** @description A run that is canceled or terminated for a later slot. */
+        Stopping: {
+            /** Format: uint32 */
+            number: number;
+            policy: components["schemas"]["Overlap"];
+            run: string;
         };
         /** @description Frame of the stream of a run */
         StreamFrame: components["schemas"]["AttemptResetFrame"] | components["schemas"]["AttemptFailedFrame"] | components["schemas"]["TaskEndFrame"] | components["schemas"]["EntryFrame"] | components["schemas"]["BranchResetFrame"] | components["schemas"]["ApprovalRequestedFrame"] | components["schemas"]["PausedFrame"] | components["schemas"]["ResumedFrame"] | components["schemas"]["EndFrame"] | components["schemas"]["StreamResetFrame"] | components["schemas"]["TaskFrame"];
@@ -4887,6 +5500,45 @@ export interface components {
              */
             reasoning: number;
         };
+        /** @description Counts since the schedule was created. */
+        Totals: {
+            /** Format: uint64 */
+            completed: number;
+            /** Format: uint64 */
+            failed: number;
+            /** Format: uint64 */
+            missed: number;
+            /**
+             * Format: uint64
+             * @description Slots without a run, missed ones included.
+             */
+            skipped: number;
+            /** Format: uint64 */
+            started: number;
+        };
+        TriggeredRun: {
+            outcome: components["schemas"]["TriggerOutcome"];
+            run: string;
+        };
+        TriggerOptions: {
+            /** @description The policy of the schedule if absent. */
+            overlap?: components["schemas"]["Overlap"];
+            /** @description Idempotency key, and the end of the id of the run; random if absent. */
+            request_id?: components["schemas"]["Name"];
+        };
+        /**
+         * @description What happened to a triggered run.
+         * @enum {string}
+         */
+        TriggerOutcome: "started" | "buffered" | "skipped" | "existed";
+        /** @description A request for a run at once. */
+        TriggerSchedule: {
+            /** @description The policy of the schedule if absent. */
+            overlap: components["schemas"]["Overlap"] | null;
+            request_id: string;
+            /** @description The name of the credential that requests it. */
+            requested_by?: string | null;
+        };
         /** @description A signal that a closed run received and never consumed. */
         Undelivered: {
             /** Format: date-time */
@@ -4903,6 +5555,13 @@ export interface components {
         };
         /** @enum {string} */
         Until: "end" | "pause";
+        /** @description A slot, and the time at which it is due. */
+        UpcomingSlot: {
+            /** Format: date-time */
+            due_at: string;
+            /** Format: date-time */
+            slot: string;
+        };
         /** @description Response to an update; without an outcome, it is not answered yet. */
         UpdateAnswer: {
             outcome: components["schemas"]["RunOutcome"] | null;
@@ -4983,6 +5642,11 @@ export interface components {
             ttl_ms: number;
         };
         WaitMs: number;
+        /** @description The time of the next decision; none without a slot to come. */
+        WakeAt: {
+            /** Format: date-time */
+            at: string | null;
+        };
         Watch: {
             on: boolean;
             run: components["schemas"]["RunKey"];
@@ -7255,6 +7919,284 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    listSchedules: {
+        parameters: {
+            query?: {
+                /** @description The `next` of the previous page */
+                cursor?: string;
+                /** @description Maximum number, from 1 to 1000; default 100 */
+                limit?: components["schemas"]["Limit"];
+            };
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Schedules without their histories */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    putSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PutSchedule"];
+            };
+        };
+        responses: {
+            /** @description It existed, and has this definition now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            /** @description Created; its first slot is in the future */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            /** @description The definition is invalid, and nothing was stored */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["InputProblem"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    deleteSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    backfillSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BackfillOptions"];
+            };
+        };
+        responses: {
+            /** @description The schedule; the backfill continues in the background */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    pauseSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ScheduleNote"];
+            };
+        };
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    resumeSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ScheduleNote"];
+            };
+        };
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    listSlots: {
+        parameters: {
+            query?: {
+                /** @description Slots after this time; after now by default */
+                after?: components["schemas"]["Time"];
+                /** @description Maximum number, from 1 to 1000; default 100 */
+                limit?: components["schemas"]["Limit"];
+            };
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Slots in order, with the times at which they are due */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SlotList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    triggerSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TriggerOptions"];
+            };
+        };
+        responses: {
+            /** @description The run, and whether it starts */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TriggeredRun"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     listServers: {
         parameters: {
             query?: never;
@@ -7347,6 +8289,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    previewSlots: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreviewSlots"];
+            };
+        };
+        responses: {
+            /** @description Slots in order, with the times at which they are due */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SlotList"];
+                };
             };
             default: components["responses"]["Problem"];
         };

@@ -4,4 +4,5 @@ import "./run/index";
 import "./approvals/index";
 import "./operations/index";
 import "./flows/index";
+import "./schedules/index";
 import "./login/index";

@@ -1,6 +1,6 @@
 /** Owns the structured answer of an approval: the form of its schema, and what the server refused. */
 import { type Signal, useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { Problem, type Violation } from "../api/errors";
 import { printJson } from "../api/json";
 import { type Approval, jsonOf } from "../api/model";
@@ -18,10 +18,13 @@ export interface Answer {
 /** Returns the answer to an approval; it begins with the defaults of the schema. */
 export function useAnswer(approval: Approval | undefined): Answer {
   const answer = { value: useSignal<unknown>(undefined), isValid: useSignal(true), violations: useSignal<readonly Violation[]>([]) };
-  useEffect(() => {
+  const of = useRef<string | undefined>(undefined);
+  // An effect would run after the form is on the screen, and overwrite what was entered until then.
+  if (of.current !== approval?.id) {
+    of.current = approval?.id;
     const schema = schemaOf(approval);
     answer.value.value = schema ? initialOf(schema, schema) : undefined;
-  }, [approval?.id]);
+  }
   return answer;
 }
 

@@ -8,6 +8,7 @@ const TITLES: Record<string, string> = {
   run_not_found: "There is no such run",
   kind_not_found: "There is no such kind",
   flow_not_found: "There is no such flow",
+  schedule_not_found: "There is no such schedule",
   route_not_found: "The server does not have this view",
   unauthenticated: "The session has ended",
   not_allowed: "This key may not do that",

@@ -16,8 +16,13 @@ use crate::output::time;
 /// only the server process knows.
 pub async fn of(connection: &Connection, key: &RunKey) -> Vec<Blocker> {
     let mut found = connection.read_blockers(key.clone()).await.map(|reply| reply.blocked_on).unwrap_or_default();
-    found.retain(|blocker| !connection.is_directory || matches!(blocker.why, BlockReason::Quarantined | BlockReason::Retries));
+    found.retain(|blocker| !connection.is_directory || !needs_workers(blocker.why));
     found
+}
+
+/// Returns whether the reason depends on the workers that are connected.
+fn needs_workers(why: BlockReason) -> bool {
+    matches!(why, BlockReason::NoWorker | BlockReason::Queued | BlockReason::RateLimited)
 }
 
 /// Returns one sentence for each distinct reason.
@@ -61,6 +66,10 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
             let vanished = format!("it lost {lost_workers} workers in a row");
             let release = format!("find out why, then run `onward queue retry {}`", shell_word(&id));
             format!("task {id} (`{kind}`) is in quarantine{since}: {vanished}; {release}")
+        }
+        BlockReason::WorkerCrashed => {
+            let since = since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now)));
+            format!("the run is paused{since}: it lost {lost_workers} workers in a row; find out why, then resume it")
         }
         BlockReason::Retries => {
             let what = match model {

@@ -223,7 +223,7 @@ impl Serving {
         let Protection { keys, webhooks, tls, tls_key, attachments, ceilings, cors } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
-        let opened = Opened::open(location.clone()).await?;
+        let opened = Opened::open(location.clone(), config.pause_after_lost_workers()?).await?;
         let mark = location.directory().and_then(|directory| ServerMark::leave(directory, &url));
         warn_of_readers(&location, &tls_key, &trace);
         let watch = opened.probe.clone().map(|probe| watch_store(probe, trace.clone()));

@@ -2,6 +2,8 @@
 //!
 //! Owns the limits on names. Must never generate an id: randomness and clocks belong to callers of this crate.
 
+mod session;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -62,10 +62,10 @@ impl<V> ByRun<V> {
     }
 
     /// Removes and returns the values that `chosen` accepts.
-    pub fn take_all(&self, mut chosen: impl FnMut(&V) -> bool) -> Vec<V> {
+    pub fn take_all(&self, mut chosen: impl FnMut(&V) -> bool) -> Vec<(RunKey, V)> {
         let mut taken = Vec::new();
         for shard in &self.shards {
-            taken.extend(lock(shard).extract_if(|_, value| chosen(value)).map(|(_, value)| value));
+            taken.extend(lock(shard).extract_if(|_, value| chosen(value)));
         }
         self.count.fetch_sub(taken.len(), Ordering::SeqCst);
         taken

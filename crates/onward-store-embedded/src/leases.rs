@@ -1,7 +1,8 @@
 //! Run leases and worker sessions, in memory only.
 //!
 //! The directory lock makes this process the only one, so a lease need not survive it: after a restart no run is leased, and the
-//! boot counter in every epoch fences old holders (L7).
+//! boot counter in every epoch fences old holders (L7). Those of workers inside of the process are also in a file, which shows
+//! after its death what it was executing ([`lease_file`](crate::file::lease_file)).
 //! Must never lease one run to two workers.
 
 use onward_store::sync;
@@ -9,7 +10,9 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use onward_core::{Epoch, RunHead, Status, Timestamp, WorkerId};
+use onward_core::{Epoch, RunHead, RunKey, Status, Timestamp, WorkerId};
+
+use crate::file::lease_file::LeaseFile;
 
 #[derive(Default)]
 pub(crate) struct Leases {
@@ -41,6 +44,7 @@ impl Hasher for ByNumber {
 struct LeaseTable {
     by_run: HashMap<i64, Lease, BuildHasherDefault<ByNumber>>,
     by_worker: HashMap<WorkerId, HashSet<i64>>,
+    file: Option<LeaseFile>,
 }
 
 #[derive(Debug, Clone)]
@@ -50,6 +54,22 @@ pub(crate) struct Lease {
 }
 
 impl Leases {
+    /// Creates leases that are also recorded in the file, if there is one.
+    pub fn recorded(file: Option<LeaseFile>) -> Leases {
+        let held = RwLock::new(LeaseTable { file, ..LeaseTable::default() });
+        Leases { held, ..Leases::default() }
+    }
+
+    /// Removes the leases of the process before from the file.
+    pub fn forget_before(&self) {
+        self.write().file.iter_mut().for_each(LeaseFile::forget_before);
+    }
+
+    /// Empties the file, because this process ends orderly.
+    pub fn close(&self) {
+        self.write().file.iter_mut().for_each(LeaseFile::close);
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, LeaseTable> {
         sync::read(&self.held)
     }
@@ -94,8 +114,9 @@ impl Leases {
         }
     }
 
-    pub fn grant(&self, rk: i64, epoch: Epoch, worker: &WorkerId) {
+    pub fn grant(&self, rk: i64, key: &RunKey, epoch: Epoch, worker: &WorkerId) {
         let mut held = self.write();
+        held.file.iter_mut().for_each(|file| file.grant(rk, key, epoch, worker)); // LF1
         let before = held.by_run.insert(rk, Lease { epoch, worker: worker.clone() });
         assert!(before.is_none(), "run {rk} is leased to one worker at a time");
         held.by_worker.entry(worker.clone()).or_default().insert(rk);
@@ -106,6 +127,7 @@ impl Leases {
         let mut held = self.write();
         held.by_run.get(&rk).filter(|lease| epoch.is_none_or(|epoch| lease.epoch == epoch))?;
         let lease = held.by_run.remove(&rk)?;
+        held.file.iter_mut().for_each(|file| file.drop(rk));
         if let Some(runs) = held.by_worker.get_mut(&lease.worker) {
             runs.remove(&rk);
             if runs.is_empty() {
@@ -116,10 +138,10 @@ impl Leases {
     }
 
     /// Restores a lease that a failed batch dropped, unless the worker's session has ended since.
-    pub fn restore(&self, rk: i64, lease: &Lease) -> bool {
+    pub fn restore(&self, rk: i64, key: &RunKey, lease: &Lease) -> bool {
         let known = self.sessions().contains_key(&lease.worker) && !self.is_held(rk);
         if known {
-            self.grant(rk, lease.epoch, &lease.worker);
+            self.grant(rk, key, lease.epoch, &lease.worker);
         }
         known
     }
@@ -139,9 +161,9 @@ impl Leases {
         is_new
     }
 
-    /// Ends up to `limit` expired sessions, oldest first. Returns the runs that were freed, the number of ended sessions, and
+    /// Ends up to `limit` expired sessions, oldest first. Returns the leases that ended, the number of ended sessions, and
     /// whether there are more.
-    pub fn end_sessions(&self, now: Timestamp, limit: usize) -> (Vec<i64>, usize, bool) {
+    pub fn end_sessions(&self, now: Timestamp, limit: usize) -> (Vec<(i64, Lease)>, usize, bool) {
         let mut sessions = self.sessions();
         let mut over: Vec<(Timestamp, WorkerId)> =
             sessions.iter().filter(|(_, until)| **until <= now).map(|(worker, until)| (*until, worker.clone())).collect();
@@ -149,14 +171,15 @@ impl Leases {
         let more = over.len() > limit;
         over.truncate(limit);
         let mut held = self.write();
-        let mut free = Vec::new();
+        let mut free: Vec<i64> = Vec::new();
         for (_, worker) in &over {
             sessions.remove(worker);
             free.extend(held.by_worker.remove(worker).unwrap_or_default());
         }
         free.sort_unstable();
-        free.iter().for_each(|rk| drop(held.by_run.remove(rk)));
-        (free, over.len(), more)
+        held.file.iter_mut().for_each(|file| free.iter().for_each(|rk| file.drop(*rk)));
+        let ended = free.into_iter().filter_map(|rk| Some((rk, held.by_run.remove(&rk)?)));
+        (ended.collect(), over.len(), more)
     }
 
     pub fn next_session_end(&self) -> Option<Timestamp> {

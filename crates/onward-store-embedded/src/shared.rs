@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use onward_store::durable::reply::Slot;
+use onward_store::durable::reply::{Slot, Waiting};
 use onward_store::sync;
 use onward_store::{Clock, Listener};
 
+use crate::file::lease_file::LostLease;
 use crate::leases::Leases;
 use crate::write::op::{Op, OpQueue};
 
@@ -15,6 +16,8 @@ pub(crate) struct WriterShared {
     pub clock: Arc<dyn Clock>,
     pub queue: OpQueue,
     pub leases: Leases,
+    /// The number of workers that a run loses in a row before it is paused; 0 is no limit.
+    pub pause_after_lost_workers: u32,
     stats: Mutex<Stats>,
     /// The earliest due time announced to listeners.
     pub announced_due: AtomicU64,
@@ -26,16 +29,30 @@ pub(crate) struct WriterShared {
 }
 
 impl WriterShared {
-    pub fn new(clock: Arc<dyn Clock>) -> WriterShared {
+    pub fn new(clock: Arc<dyn Clock>, leases: Leases, pause_after_lost_workers: u32) -> WriterShared {
         WriterShared {
             clock,
             queue: OpQueue::default(),
-            leases: Leases::default(),
+            leases,
+            pause_after_lost_workers,
             stats: Mutex::default(),
             announced_due: AtomicU64::new(u64::MAX),
             repair_failed: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             listeners: RwLock::default(),
+        }
+    }
+
+    /// Counts the workers that died with the process before, and waits until that is durable. If it fails, the next process counts
+    /// them (LF2).
+    pub fn lose_leases(&self, lost: &[LostLease]) {
+        let count = || {
+            let slot = Slot::new();
+            self.queue.submit(Op::LoseLeases(lost.to_vec(), slot.clone()));
+            sync::block_on(Waiting(slot))
+        };
+        if lost.is_empty() || count().is_ok() {
+            self.leases.forget_before();
         }
     }
 

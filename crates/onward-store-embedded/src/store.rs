@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
@@ -20,10 +21,12 @@ use onward_store::{
 
 use crate::error::read_error;
 use crate::file::directory::{self, Directory};
+use crate::file::lease_file::LeaseFile;
 use crate::file::schema::{self, FileKind};
 use crate::file::synced::{MarkFile, SyncMark};
 use crate::file::wal::{self, LogDamage};
 use crate::file::{failpoint, pages};
+use crate::leases::Leases;
 use crate::read::reader::{self, Readers};
 use crate::read::{ledger, list};
 use crate::repair::rebuild::{self, Repaired, Scratch};
@@ -49,8 +52,10 @@ pub struct Options {
     /// Number of reader threads.
     pub readers: usize,
     /// The workers that live in the process that opens the directory and die with it: at opening their leased tasks are freed at
-    /// once.
+    /// once, and their runs count them as lost.
     pub workers_inside: WorkersInside,
+    /// The number of workers that a run loses in a row before it is paused; 0 is no limit.
+    pub pause_after_lost_workers: u32,
 }
 
 /// Workers that cannot have survived the process that had the directory open before.
@@ -63,6 +68,16 @@ pub enum WorkersInside {
     All,
 }
 
+impl WorkersInside {
+    pub(crate) fn includes(self, worker: &WorkerId) -> bool {
+        match self {
+            WorkersInside::None => false,
+            WorkersInside::Named(begin) => worker.as_str().starts_with(begin),
+            WorkersInside::All => true,
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -72,6 +87,7 @@ impl Default for Options {
             checkpoint_pages: 1000,
             readers: 2,
             workers_inside: WorkersInside::None,
+            pause_after_lost_workers: PAUSE_AFTER_LOST_WORKERS,
         }
     }
 }
@@ -119,7 +135,12 @@ impl EmbeddedStore {
         }
         let initial_state =
             rows::with_repair(&db, now, || InitialState::read(&db, boot, is_log_inherited)).map_err(read_error)?;
-        let shared = Arc::new(WriterShared::new(options.clock));
+        let (lease_file, lost) = match options.workers_inside {
+            WorkersInside::None => (None, Vec::new()),
+            inside => LeaseFile::open(&directory.path, inside).map(|(file, lost)| (Some(file), lost))?,
+        };
+        let leases = Leases::recorded(lease_file);
+        let shared = Arc::new(WriterShared::new(options.clock, leases, options.pause_after_lost_workers));
         let readers = Readers::start(&directory.path, options.readers.max(1), Some(shared.clone()))?;
         let log = Arc::new(LogLength::new(options.checkpoint_pages));
         let counted = log.clone();
@@ -139,6 +160,7 @@ impl EmbeddedStore {
         };
         let thread = std::thread::Builder::new().name("onward-writer".to_owned()).spawn(work);
         let thread = thread.map_err(|error| StoreError::Unavailable { why: error.to_string() })?;
+        shared.lose_leases(&lost);
         Ok(EmbeddedStore {
             shared,
             payload_bytes_max: options.payload_bytes_max,
@@ -161,7 +183,7 @@ impl EmbeddedStore {
         let scratch = damage.as_ref().map(|_| Scratch::fill(path, options.clock.now())).transpose()?;
         let path = scratch.as_ref().map_or(path, |scratch| &scratch.path);
         let readers = Readers::start(path, options.readers.max(1), None)?;
-        let shared = Arc::new(WriterShared::new(options.clock));
+        let shared = Arc::new(WriterShared::new(options.clock, Leases::default(), options.pause_after_lost_workers));
         let payload_bytes_max = options.payload_bytes_max;
         Ok(EmbeddedStore { shared, payload_bytes_max, readers, writer: None, damage, _scratch: scratch, _directory: directory })
     }
@@ -312,6 +334,10 @@ impl Store for EmbeddedStore {
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
         self.write(|to| Op::Run(RunOp::Release(run, epoch, to)))
+    }
+
+    fn lose_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
+        self.write(|to| Op::Run(RunOp::Lose(run, epoch, to)))
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {

@@ -29,6 +29,8 @@ pub(crate) struct ServerShared {
     stats: Mutex<Stats>,
     pub repair_attempts: RepairAttempts,
     pub batch_max: usize,
+    /// The number of workers that a run loses in a row before it is paused; 0 is no limit.
+    pub pause_after_lost_workers: u32,
     /// The earliest due time that listeners know.
     announced_due: AtomicU64,
     /// The earliest due time that was announced since the last query for due work began.
@@ -46,6 +48,7 @@ impl ServerShared {
         server: String,
         appenders: usize,
         batch_max: usize,
+        pause_after_lost_workers: u32,
     ) -> ServerShared {
         ServerShared {
             clock,
@@ -58,6 +61,7 @@ impl ServerShared {
             stats: Mutex::default(),
             repair_attempts,
             batch_max,
+            pause_after_lost_workers,
             announced_due: AtomicU64::new(u64::MAX),
             due_since_query: AtomicU64::new(u64::MAX),
             listeners: RwLock::default(),

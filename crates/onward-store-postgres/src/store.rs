@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
@@ -56,6 +57,8 @@ pub struct Options {
     /// Limit for how long the database may be silent during a statement; `tcp_user_timeout` in the address overrides it. Slow
     /// operations may take twenty times as long, migrations have no limit.
     pub silence_timeout: Duration,
+    /// The number of workers that a run loses in a row before it is paused; 0 is no limit.
+    pub pause_after_lost_workers: u32,
 }
 
 impl Default for Options {
@@ -71,6 +74,7 @@ impl Default for Options {
             make_tables: true,
             connect_timeout: Duration::from_secs(5),
             silence_timeout: Duration::from_secs(15),
+            pause_after_lost_workers: PAUSE_AFTER_LOST_WORKERS,
         }
     }
 }
@@ -108,6 +112,7 @@ impl PostgresStore {
             server_name(),
             options.appenders,
             options.batch_max.max(1),
+            options.pause_after_lost_workers,
         ));
         let opened = Slot::new();
         let (its, to) = (shared.clone(), opened.clone());
@@ -255,6 +260,10 @@ impl Store for PostgresStore {
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
         self.append(|to| RunOp::Release(run, epoch, to))
+    }
+
+    fn lose_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
+        self.append(|to| RunOp::Lose(run, epoch, to))
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {

@@ -14,11 +14,10 @@ mod invariants;
 mod random;
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
+pub use crate::sync::block_on;
 use crate::{ManualClock, Store};
 
 pub use differential::{differential, differential_of_known_workers};
@@ -77,25 +76,6 @@ pub fn run_case(name: &str, make: Factory<'_>) {
     let case = CASES.iter().find(|case| case.name == name).expect("the suite has the case");
     eprintln!("conformance {name}");
     block_on((case.run)(Harness::new(make)));
-}
-
-/// Polls a future to completion on this thread.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 /// Declares the modules of the suite, the list of its cases and the macro that turns each into a test.
@@ -387,6 +367,16 @@ suite! { $
     projection {
         a_head_is_what_its_log_says,
         random_operations_keep_every_invariant,
+    }
+    lost_workers {
+        a_run_that_loses_worker_after_worker_is_paused_and_the_others_go_on,
+        a_resumed_run_may_lose_as_many_workers_again,
+        a_commit_ends_the_series_of_lost_workers,
+        a_run_that_waits_counts_no_lost_worker,
+        a_release_counts_no_lost_worker,
+        a_worker_that_is_reported_lost_counts_at_once_and_once,
+        a_worker_that_comes_back_does_not_count,
+        a_run_that_is_paused_by_lost_workers_keeps_its_timers,
     }
     external {
         of_two_appends_at_one_index_one_is_taken,

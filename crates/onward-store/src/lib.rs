@@ -111,8 +111,11 @@ pub trait Store: Send + Sync {
     /// started again.
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed>;
 
-    /// Releases a lease. A lease that is already lost is no error.
+    /// Releases a lease. A lease that is already lost is no error, but shows that its worker is alive (CW3).
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
+
+    /// Ends a lease whose worker is gone, before its session expires. Such losses in a row pause a run (CW1).
+    fn lose_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
 
     /// Leases up to `limit` visible tasks of one namespace and the given kinds, by priority, then oldest first (L9, S6); sharded
     /// stores order as for runs. Recorded attempts are appended in the same write (K7).

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::durable::{ClaimRun, Report, RestoreWork, StartRun};
 use crate::sync::lock;
-use crate::unit_of_work::{self, block_on_ready};
+use crate::unit_of_work::{self, Rows, block_on_ready};
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
     OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture,
@@ -30,6 +31,7 @@ use state::MemoryState;
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
+    pause_after_lost_workers: u32,
     state: Mutex<MemoryState>,
     /// Locked while listeners are called, so that they receive changes in the order of the writes.
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
@@ -37,11 +39,22 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> MemoryStore {
-        MemoryStore { clock, payload_bytes_max: PAYLOAD_BYTES_MAX, state: Mutex::default(), listeners: Mutex::default() }
+        MemoryStore {
+            clock,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+            pause_after_lost_workers: PAUSE_AFTER_LOST_WORKERS,
+            state: Mutex::default(),
+            listeners: Mutex::default(),
+        }
     }
 
     pub fn with_payload_bytes_max(self, max: usize) -> MemoryStore {
         MemoryStore { payload_bytes_max: max, ..self }
+    }
+
+    /// Sets how many workers a run loses in a row before it is paused; 0 is no limit.
+    pub fn with_pause_after_lost_workers(self, count: u32) -> MemoryStore {
+        MemoryStore { pause_after_lost_workers: count, ..self }
     }
 
     /// Runs one operation under the lock at one time of the clock; notifies listeners after releasing it.
@@ -65,7 +78,11 @@ impl MemoryStore {
 
     /// Runs one unit of work.
     fn run<T>(&self, unit: impl AsyncFnOnce(&mut MemoryRows<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.write(|state, now| block_on_ready(unit(&mut MemoryRows::begin(state, now))))
+        self.write(|state, now| {
+            let mut rows = MemoryRows::begin(state, now);
+            rows.set().pause_after_lost_workers = self.pause_after_lost_workers;
+            block_on_ready(unit(&mut rows))
+        })
     }
 
     fn read<T>(&self, operation: impl FnOnce(&MemoryState) -> T) -> T {
@@ -115,6 +132,10 @@ impl Store for MemoryStore {
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.run(async |rows| unit_of_work::release_run(rows, &run, epoch).await) })
+    }
+
+    fn lose_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.run(async |rows| unit_of_work::lose_run(rows, &run, epoch).await) })
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {

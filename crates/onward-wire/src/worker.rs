@@ -134,7 +134,13 @@ message! {
         /// The worker answers `watch` with the steps under way, and then reports each step that starts while the run is watched.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         15 => reports_steps: bool,
+        /// The claims that the worker dropped since the last welcome because no server answered: it is alive.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        16 => dropped: Vec<DroppedRun>,
     }
+
+    /// A run that a worker stopped when its lease was about to end.
+    pub struct DroppedRun { 1 => run: RunKey, 2 => epoch: Epoch }
 
     /// The task offers that have arrived at the worker. It starts none that arrives later on an earlier connection (V7).
     pub struct Received {

@@ -1,6 +1,7 @@
 /** Owns the page of one flow: its picture, its document, and its versions with what changed between them. */
 import { useMemo } from "preact/hooks";
 import { api } from "../../api/client";
+import { namespace } from "../../api/identity";
 import { can } from "../../api/session";
 import { Button } from "../../ui/Button";
 import { CopyButton } from "../../ui/CopyButton";
@@ -13,12 +14,22 @@ import { Time } from "../../ui/Time";
 import { OperationsPage } from "../operations/Page";
 import { usePolled } from "../operations/usePolled";
 import type { PageProps } from "../registry";
+import { FlowVersions } from "./flowVersions";
 import { diffLines } from "./lineDiff";
 import { Picture } from "./Picture";
 
 export function FlowPage({ params, route }: PageProps) {
   const name = params.name ?? "";
-  const loaded = usePolled((signal) => api.get("/v1/flows/{id}", { path: { id: name }, signal }), [name]);
+  const versions = useMemo(() => new FlowVersions(name), [name, namespace.value]);
+  const loaded = usePolled(
+    (signal) =>
+      versions.load({
+        flows: () => api.get("/v1/flows", { signal }),
+        versions: () => api.get("/v1/versions", { signal }),
+        documents: () => api.get("/v1/flows/{id}", { path: { id: name }, signal }),
+      }),
+    [name],
+  );
   const actions = (
     <>
       <Button href={href(["runs"], { kind: name })}>Runs</Button>

@@ -1,6 +1,6 @@
 /** Owns the form that starts a run, built from the schema of the kind's input. */
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { api } from "../../api/client";
 import { cliLine, curlLine } from "../../api/commands";
 import { printJson } from "../../api/json";
@@ -29,7 +29,8 @@ export function StartDialog({ kind: first, kinds, onClose }: { kind: string; kin
   const versions = declared?.versions ?? [];
   const chosen = versions.find((item) => (item.version ?? "") === version.value) ?? versions[0];
   const schema = (chosen?.input_schema ?? null) as Schema | null;
-  useEffect(() => {
+  // Before the next event: what is entered stays.
+  useLayoutEffect(() => {
     input.value = schema ? initialOf(schema, schema) : undefined;
   }, [kind.value, version.value, schema === null]);
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use onward_core::api::RunQuery;
+use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::transfer::{self, ExportedRun, Importer};
 use onward_core::{ErrorCode, Namespace, RunHead};
 use onward_runtime::{Options, Runtime, export_run, leaves_out};
@@ -59,7 +60,7 @@ impl StoreArgs {
     async fn open(&self, global: &Global, makes: bool) -> Result<Option<Runtime>> {
         let Some(urls) = self.urls(global)? else { return Ok(None) };
         let opened = match makes {
-            true => Opened::open(StoreLocation::Databases(urls)).await?,
+            true => Opened::open(StoreLocation::Databases(urls), PAUSE_AFTER_LOST_WORKERS).await?,
             false => Opened::open_to_read(&urls).await?,
         };
         Ok(Some(Runtime::new(opened.store, opened.clock, Options::default())))

@@ -65,6 +65,8 @@ pub static KEYS: &[SettingKey] = &[
     key("server.store", "store of `onward server`: `postgres://…`, `embedded:DIR` or `memory:`"),
     key("server.lease", "time without contact after which a worker loses its runs and tasks")
         .default(|| format!("{}s", onward_runtime::Options::default().lease.as_secs())),
+    key("server.pause_after_lost_workers", "workers that a run loses in a row before it is paused; 0 is no limit")
+        .default(|| onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS.to_string()),
     key("server.namespaces", "comma-separated namespaces in which flows, and the models and agents of the file, run")
         .list()
         .default(|| "default".to_owned()),

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::{ErrorCode, KindDefaults, Name};
 use onward_server::{Ceilings, Limits};
 
@@ -182,6 +183,13 @@ impl Config {
     pub fn lease(&self) -> Result<Duration, Mistake> {
         let default = onward_runtime::Options::default().lease;
         Ok(self.parsed("server.lease", span::parse_positive)?.unwrap_or(default))
+    }
+
+    /// Returns how many workers a run loses in a row before it is paused; 0 is no limit.
+    pub fn pause_after_lost_workers(&self) -> Result<u32, Mistake> {
+        let count =
+            self.parsed("server.pause_after_lost_workers", |text| text.parse().map_err(|_| "must be an integer".to_owned()))?;
+        Ok(count.unwrap_or(PAUSE_AFTER_LOST_WORKERS))
     }
 
     /// Returns the path of the file that was read.

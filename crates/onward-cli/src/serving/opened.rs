@@ -65,17 +65,26 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens the store. Creates a missing directory and missing tables of a database.
-    pub async fn open(location: StoreLocation) -> Result<Opened> {
+    /// Opens the store. Creates a missing directory and missing tables of a database. Runs are paused after so many lost workers in
+    /// a row.
+    pub async fn open(location: StoreLocation, pause_after_lost_workers: u32) -> Result<Opened> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let path = match location {
             StoreLocation::Directory(path) => path,
-            StoreLocation::Memory => return Ok(Opened { store: Arc::new(MemoryStore::new(clock.clone())), clock, probe: None }),
-            StoreLocation::Databases(urls) => return connect(&urls, true).await,
+            StoreLocation::Memory => {
+                let store = MemoryStore::new(clock.clone()).with_pause_after_lost_workers(pause_after_lost_workers);
+                return Ok(Opened { store: Arc::new(store), clock, probe: None });
+            }
+            StoreLocation::Databases(urls) => return connect(&urls, true, pause_after_lost_workers).await,
         };
         // Opening blocks while SQLite recovers after a crash.
         let workers_inside = WorkersInside::Named(onward::WITHIN); // connected workers may still be alive
-        let options = onward_store_embedded::Options { clock: clock.clone(), workers_inside, ..Default::default() };
+        let options = onward_store_embedded::Options {
+            clock: clock.clone(),
+            workers_inside,
+            pause_after_lost_workers,
+            ..Default::default()
+        };
         let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, options));
         let store = Arc::new(open.await.context("cannot open the store")??);
         Ok(Opened { store: store.clone(), clock, probe: Some(store) })
@@ -83,7 +92,7 @@ impl Opened {
 
     /// Opens databases for reading. Creates no tables and assigns no shards.
     pub async fn open_to_read(urls: &[String]) -> Result<Opened> {
-        connect(urls, false).await
+        connect(urls, false, 0).await
     }
 
     /// Closes the store when all other owners have released it, at the latest after `timeout`.
@@ -100,9 +109,9 @@ impl Opened {
 }
 
 /// Connects to one database or to all shards. Writes nothing unless `makes` is set.
-async fn connect(urls: &[String], makes: bool) -> Result<Opened> {
+async fn connect(urls: &[String], makes: bool, pause_after_lost_workers: u32) -> Result<Opened> {
     let cluster = format!("{:016x}{:016x}", random_u64(), random_u64());
-    let options = move || onward_store_postgres::Options { make_tables: makes, ..Default::default() };
+    let options = move || onward_store_postgres::Options { make_tables: makes, pause_after_lost_workers, ..Default::default() };
     if let [url] = urls {
         let name = without_password(url);
         let store = PostgresStore::connect(url, options()).await.with_context(|| name.clone())?;

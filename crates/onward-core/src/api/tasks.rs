@@ -58,11 +58,11 @@ message! {
         /// The kind of the task or run.
         2 => kind: Name,
         3 => why: BlockReason,
-        /// When the task was quarantined.
+        /// When the task was quarantined, or the run paused because it lost its workers.
         4 => since: Option<Timestamp>,
         /// When the task continues without intervention.
         5 => until: Option<Timestamp>,
-        /// How many workers in a row were lost during this task.
+        /// How many workers in a row were lost during this task, or while they executed the run.
         6 => lost_workers: u32,
         /// Failure code of the last attempt.
         7 => failure_code: Option<String>,
@@ -83,6 +83,7 @@ impl Blocker {
                 let task = self.task_ref()?;
                 Some(format!("find out why its workers vanish, then run `onward queue retry {task}`"))
             }
+            BlockReason::WorkerCrashed => Some("find out why its workers vanish, then resume the run".to_owned()),
             BlockReason::RateLimited | BlockReason::Retries | BlockReason::Queued => None,
         }
     }
@@ -100,6 +101,8 @@ numbered! {
         3 => Retries / "retries",
         /// A worker has the code of the run and claims it when it has a free slot.
         4 => Queued / "queued",
+        /// The run lost its workers one after the other and is paused until an operator resumes it.
+        5 => WorkerCrashed / "worker_crashed",
     }
 }
 

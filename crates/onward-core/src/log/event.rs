@@ -26,7 +26,7 @@ use crate::schedule::ScheduleStart;
 use crate::spend::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
-use crate::{CallId, Failure, Hash, Index, Name, Payload, RunId, RunKey, Timestamp, WorkerId, message, numbered};
+use crate::{CallId, Epoch, Failure, Hash, Index, Name, Payload, RunId, RunKey, Timestamp, WorkerId, message, numbered};
 pub use agent::{CallAdopted, Checkpoint, EntryAppended, EntryKey, EntryLocation, Quote, SegmentAbandoned, Tally};
 pub use memo::{
     MemoAnswered, MemoAsked, MemoHit, MemoInvalidated, MemoReleased, MemoRequested, MemoReturned, MemoSettled, MemoStored,
@@ -681,6 +681,8 @@ numbered! {
         7 => SegmentTooLong / "segment_too_long",
         /// The run continues from a copy, and its approvals must be given again.
         8 => ApprovalNeeded / "approval_needed",
+        /// Its workers were lost one after the other while they executed it.
+        9 => WorkerCrashed / "worker_crashed",
     }
 }
 
@@ -706,13 +708,45 @@ message! {
         /// Approvals that must be given again before the run resumes (Z8).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         5 => asks: Vec<CallId>,
+        /// The workers that were lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        6 => lost_workers: Option<LostWorkers>,
+    }
+
+    /// The workers that a run lost in a row, without a commit in between (CW1).
+    #[derive(Eq)]
+    pub struct LostWorkers {
+        1 => count: u32,
+        /// The number of the commit that none of them made.
+        2 => next_commit: u64,
+        /// The last event of the run when the last of them was lost.
+        3 => last_index: Index,
+        /// The latest ones, oldest first.
+        4 => latest: Vec<LostWorker>,
+    }
+
+    /// A worker that was lost while it executed a run.
+    #[derive(Eq)]
+    pub struct LostWorker {
+        1 => worker: WorkerId,
+        /// The epoch of its claim.
+        2 => epoch: Epoch,
+        /// The time at which its lease ended.
+        3 => at: Timestamp,
     }
 }
 
 impl RunPaused {
     /// Returns a pause with a reason and a message only.
     pub fn because(reason: PauseReason, message: impl Into<String>) -> RunPaused {
-        RunPaused { reason, message: message.into(), divergence: None, abandoned_calls: Vec::new(), asks: Vec::new() }
+        RunPaused {
+            reason,
+            message: message.into(),
+            divergence: None,
+            abandoned_calls: Vec::new(),
+            asks: Vec::new(),
+            lost_workers: None,
+        }
     }
 }
 

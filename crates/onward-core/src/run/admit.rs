@@ -8,7 +8,7 @@ use crate::log::event::{
 use crate::run::attribute;
 use crate::run::deadline::deadline_call;
 use crate::run::internal::InternalRuns;
-use crate::run::memo::{MEMO_KEY_BYTES_MAX, is_cell_input};
+use crate::run::memo::{MEMO_KEY_BYTES_MAX, MemoScope, is_cell_input};
 use crate::schedule::ScheduleRefusal;
 use crate::spend::budget;
 use crate::task::EffectClass;
@@ -63,6 +63,11 @@ error_enum! {
         NoForkPoint { key: RunKey, index: Index, why: String } => ForkPointInvalid,
         #[error("run {key} does not wait for a memo at {call_id}")]
         MemoNotAwaited { key: RunKey, call_id: CallId } => WaitNotFound,
+        #[error(
+            "run {key} may not use the memo at {call_id}, of the scope `{scope}`: the API key of its worker is bound to kinds, and runs of \
+             other kinds may use this memo"
+        )]
+        SharedKeyNotAllowed { key: RunKey, call_id: CallId, scope: MemoScope } => SharedKeyNotAllowed,
         #[error("run {key} is external: only its own engine can do that")]
         External { key: RunKey } => RunExternal,
         #[error("run {key} is not an external run")]
@@ -81,8 +86,13 @@ fn closed_hint(status: Status) -> Option<&'static str> {
 }
 
 impl Refusal {
-    /// Returns the pause to append instead of the rejected attempt if the budget is exhausted (BG1).
+    /// Returns the pause to append instead of what is refused: of an attempt if the budget is exhausted (BG1), of a commit if its
+    /// worker may not use a memo (MM8).
     pub fn pause(&self) -> Option<Input> {
+        if let Refusal::SharedKeyNotAllowed { .. } = self {
+            let message = format!("{self}; {}", self.hint().unwrap_or_default());
+            return Some(Input::new(RunPaused::because(PauseReason::ActivationFailed, message)));
+        }
         let Refusal::BudgetExhausted { what, .. } = self else { return None };
         let message = match *what {
             budget::UNPRICED => {
@@ -381,6 +391,7 @@ impl RunHead {
         self.updated_at = record.at;
         if self.status.is_closed() {
             self.ended_at = Some(record.at);
+            self.lost_workers = None;
         }
     }
 

@@ -80,7 +80,7 @@ fn pending(view: &RunView, blocked_on: &[Blocker]) -> Doing {
 /// Returns the importance of a wait: what needs a person comes first, what ends by itself comes last.
 fn rank(awaited: &Awaited, blocker: Option<&Blocker>) -> u8 {
     match (awaited.kind, blocker.map(|blocker| blocker.why)) {
-        (_, Some(BlockReason::Quarantined)) => 0,
+        (_, Some(BlockReason::Quarantined | BlockReason::WorkerCrashed)) => 0,
         (_, Some(BlockReason::NoWorker)) => 1,
         (AwaitedKind::Approval, _) => 2,
         (_, Some(_)) => 3,
@@ -159,6 +159,7 @@ fn blocked(awaited: &Awaited, blocker: &Blocker) -> String {
         BlockReason::RateLimited => format!("Waits for the end of a rate limit{until} to execute {task}"),
         BlockReason::Retries => format!("Waits for the next attempt of {task}{until}{failed}"),
         BlockReason::Queued => format!("Waits for a free worker that executes {task}"),
+        BlockReason::WorkerCrashed => format!("Is paused: it lost {} workers in a row", blocker.lost_workers),
     }
 }
 
@@ -176,6 +177,7 @@ fn paused(view: &RunView) -> Doing {
         PauseReason::BudgetExhausted => "because its budget is exhausted",
         PauseReason::SegmentTooLong => "because it recorded too many events without a checkpoint",
         PauseReason::ApprovalNeeded => "because its approvals must be given again",
+        PauseReason::WorkerCrashed => "because its workers were lost one after the other",
     };
     sentence.push_str(&format!(" {why}"));
     // Other messages quote the code and may be encrypted.

@@ -19,6 +19,8 @@
 //! - MM5: a call that may not be repeated (`at_most_once`) has no memo.
 //! - MM6: ids of cells are reserved: no run, child, signal or reader reaches a cell under its id.
 //! - MM7: a replayed call keeps its recorded hit; a copy of a log requests again what was not answered, and owns nothing.
+//! - MM8 (S4): a worker whose rights are restricted to some kinds neither requests nor fills a memo that runs of other kinds use,
+//!   except those of its own tree.
 
 mod calls;
 mod cell;

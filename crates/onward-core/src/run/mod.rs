@@ -38,6 +38,7 @@ mod idempotency;
 mod input;
 pub mod internal;
 pub mod live;
+pub mod lost_workers;
 pub mod memo;
 pub mod moment;
 pub mod reopen;
@@ -55,7 +56,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::log::event::{Attribute, CarriedSignal, ParentLink, RunStarted, UpdateReceived};
+use crate::log::event::{Attribute, CarriedSignal, LostWorkers, ParentLink, RunStarted, UpdateReceived};
 use crate::log::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
 use crate::run::memo::{CellHead, OpenMemo};
@@ -101,7 +102,7 @@ impl LastCommit {
 }
 
 message! {
-    /// The data about a run that admission needs. Derived from the log, except for the epoch.
+    /// The data about a run that admission needs. Derived from the log, except for the epoch and the lost workers.
     pub struct RunHead {
         1 => key: RunKey,
         2 => generation: u32,
@@ -178,6 +179,9 @@ message! {
         /// Set for a schedule only (see [`schedule`]).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         40 => schedule: Option<Box<ScheduleHead>>,
+        /// The workers that were lost since the last commit, while they executed the run (see [`lost_workers`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        41 => lost_workers: Option<Box<LostWorkers>>,
     }
 
     /// The key of a log: run and generation. A head begins with the same fields.
@@ -370,6 +374,7 @@ impl RunHead {
             cell: started.cell.clone().map(|memo| Box::new(CellHead::new(*memo))),
             memos: Vec::new(),
             schedule,
+            lost_workers: None,
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -385,7 +390,7 @@ impl RunHead {
         self.requester.as_deref() == Some(name) || self.copied_by.iter().any(|copier| copier == name)
     }
 
-    /// Rebuilds the head from a log, except for the epoch (L16).
+    /// Rebuilds the head from a log, except for the epoch and the lost workers (L16, CW4).
     pub fn rebuild(key: RunKey, records: &[Record]) -> Option<RunHead> {
         let (first, rest) = records.split_first()?;
         let (mut head, _) = RunHead::start(key, first.started()?.clone(), first.at);
@@ -430,13 +435,15 @@ impl RunHead {
             _ => {}
         }
         match event {
-            Event::RunPaused(_) => {
+            Event::RunPaused(event) => {
                 self.status = Status::Paused;
                 self.paused_at.get_or_insert(at);
+                self.lost_workers = event.lost_workers.clone().map(Box::new); // CW4
             }
             Event::RunResumed(_) if self.status == Status::Paused => {
                 self.status = Status::Pending;
                 self.paused_at = None;
+                self.lost_workers = None; // CW1
             }
             Event::TerminateRequested(_) => self.status = Status::Terminated,
             Event::RunCompleted(_) => self.status = Status::Completed,

@@ -3,9 +3,8 @@
 //!
 //! `ONWARD_FLOW_SEED` plays one case, `ONWARD_FLOW_CASES` another number of cases.
 
-mod generate;
-mod random;
-mod reference;
+#[path = "../random_flows/mod.rs"]
+mod random_flows;
 mod world;
 
 use std::sync::Arc;
@@ -14,8 +13,9 @@ use onward_flow::document::Flow;
 use onward_flow::machine::{CallId, FlowFailure, Machine, Plan, ProgressState, RunFacts, Turn};
 use serde_json::{Value, json};
 
-use random::Random;
-use reference::Reference;
+use random_flows::random::Random;
+use random_flows::reference::Reference;
+use random_flows::{generate, reference};
 use world::{Answer, World};
 
 const CASES: u64 = 5_000;
@@ -63,6 +63,7 @@ struct Summary {
     forked: usize,
     joined: usize,
     replayed: usize,
+    memos: usize,
     kinds: std::collections::BTreeMap<String, usize>,
     codes: std::collections::BTreeMap<String, usize>,
 }
@@ -78,6 +79,7 @@ impl Summary {
         self.forked += other.forked;
         self.joined += other.joined;
         self.replayed += other.replayed;
+        self.memos += other.memos;
         other.kinds.iter().for_each(|(kind, count)| *self.kinds.entry(kind.clone()).or_default() += count);
         other.codes.iter().for_each(|(code, count)| *self.codes.entry(code.clone()).or_default() += count);
     }
@@ -91,7 +93,8 @@ impl Summary {
             assert!(self.codes.contains_key(code), "no flow has failed with {code}");
         }
         let least = cases as usize / 50;
-        let counts = [self.completed, self.failed, self.canceled, self.undone, self.forked, self.joined, self.replayed];
+        let counts =
+            [self.completed, self.failed, self.canceled, self.undone, self.forked, self.joined, self.replayed, self.memos];
         assert!(counts.iter().all(|count| *count > least), "{self:?}");
         assert!(self.given_up < least, "{self:?}");
     }
@@ -159,7 +162,7 @@ fn play(seed: u64, flow: &Flow, is_shown: bool) -> Summary {
     }
     let mut world = World::new(seed);
     let input = input(&mut random);
-    let (mut reference, mut expected) = Reference::start(flow, input.clone(), "run-1");
+    let (mut reference, mut expected) = Reference::start(flow, input.clone(), "run-1", reference::LIMITS);
     let mut run = Run::start(flow, input);
     loop {
         if is_shown {
@@ -228,6 +231,7 @@ impl Summary {
             let kind = format!("{:?}", call.request);
             let kind = kind.split(' ').next().unwrap_or_default().to_owned();
             *self.kinds.entry(kind).or_default() += 1;
+            self.memos += usize::from(call.memo.is_some());
         }
         self.undone += usize::from(turn.undoes);
         self.forked += turn.progress.iter().filter(|progress| progress.next.len() > 1).count();

@@ -26,7 +26,7 @@ fn blocker(task: &Task, why: BlockReason, until: Option<Timestamp>) -> Blocker {
 }
 
 impl Runtime {
-    /// Returns why the run, if it is pending, and tasks of the run are not executed at this moment, from what all servers on the
+    /// Returns why the run, if it is pending or has crashed its workers, and tasks of the run are not executed at this moment, from what all servers on the
     /// store know. The run comes first. Covers only part of a very long list of tasks.
     pub async fn blocked_on(&self, key: &RunKey) -> Result<Vec<Blocker>, RuntimeError> {
         let head = self.read_head(key).await?;
@@ -34,10 +34,15 @@ impl Runtime {
             return Ok(Vec::new());
         }
         let of_run = |why| {
-            let kind = head.kind.clone();
-            Blocker { task: None, kind, why, since: None, until: None, lost_workers: 0, failure_code: None }
+            let (kind, lost) = (head.kind.clone(), head.crashed());
+            let (since, lost_workers) = (head.paused_at.filter(|_| lost.is_some()), lost.map_or(0, |lost| lost.count));
+            Blocker { task: None, kind, why, since, until: None, lost_workers, failure_code: None }
         };
-        let mut found: Vec<Blocker> = self.pending_reason(&head).await.map(of_run).into_iter().collect();
+        let why = match head.crashed() {
+            Some(_) => Some(BlockReason::WorkerCrashed),
+            None => self.pending_reason(&head).await,
+        };
+        let mut found: Vec<Blocker> = why.map(of_run).into_iter().collect();
         let quarantined = self.tasks_in(key, TaskState::Quarantined).await?;
         found.extend(quarantined.iter().map(|task| blocker(task, BlockReason::Quarantined, None)));
         let (now, here) = (self.clock().now(), self.known_workers(&key.namespace));

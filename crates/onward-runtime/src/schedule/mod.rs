@@ -4,8 +4,8 @@
 //! and prepares the runs of slots ([`start`]): it renders their inputs and selects their versions.
 //!
 //! Invariants:
-//! - SV1: a request that is refused writes nothing.
-//! - SV2: a run that a schedule starts is checked like one that a caller starts: reserved and internal kinds are refused, and the
+//! - SZ1: a request that is refused writes nothing.
+//! - SZ2: a run that a schedule starts is checked like one that a caller starts: reserved and internal kinds are refused, and the
 //!   input is compared with the schema of its kind.
 
 mod start;
@@ -55,7 +55,7 @@ impl Runtime {
         let allowance = context.allowance.or(budget.filter(|budget| !budget.is_unlimited()).map(Allowance::granted));
         (definition.requester, definition.granted) =
             (context.caller, allowance.map(|allowance| Box::new(BudgetHead::from(allowance))));
-        ScheduleHead::create(schedule.clone(), definition.clone(), self.clock().now())?; // SV1
+        ScheduleHead::create(schedule.clone(), definition.clone(), self.clock().now())?; // SZ1
         self.check_schedule_target(&namespace, &definition, force).await?;
         for _ in 0..ATTEMPTS {
             let head = self.store().read_run(key.clone(), None).await?;
@@ -169,6 +169,8 @@ impl Runtime {
         let once = Some(IdempotencyRecord::new(format!("trigger:{request_id}")));
         let trigger = TriggerSchedule { request_id, overlap, requested_by: context.caller };
         let view = self.change_schedule(&namespace, &schedule, Input { once, ..ScheduleInput::Trigger(trigger).into() }).await?;
+        // The run is there when the reply is; a failure is repeated by the next tick.
+        drop(self.deliver_outbox(&mut TickCounts::default()).await);
         let started = view.history.iter().find(|entry| entry.started.as_ref().is_some_and(|firing| firing.run == run));
         let outcome = match started.map(|entry| &entry.ended) {
             Some(Some(ended)) if ended.ending == Ending::Existed => TriggerOutcome::Existed,

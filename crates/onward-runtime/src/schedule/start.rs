@@ -15,7 +15,7 @@ use crate::schemas::kinds::is_definition;
 use crate::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// Checks the target of a definition (SV2). A kind that no worker is known to have is refused, unless forced; before the first
+    /// Checks the target of a definition (SZ2). A kind that no worker is known to have is refused, unless forced; before the first
     /// worker connects, every kind may be served later.
     pub(super) async fn check_schedule_target(
         &self,

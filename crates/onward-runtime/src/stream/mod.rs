@@ -152,7 +152,7 @@ impl Streams {
 
     fn drop_where(&self, chosen: impl FnMut(&Buffer) -> bool) {
         let gone = self.buffers.take_all(chosen);
-        let bytes: usize = gone.iter().map(Buffer::bytes).sum();
+        let bytes: usize = gone.iter().map(|(_, buffer)| buffer.bytes()).sum();
         self.bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
 

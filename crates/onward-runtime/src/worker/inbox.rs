@@ -155,11 +155,11 @@ impl Inboxes {
         self.remove(key, |slot| slot.epoch == Some(epoch));
     }
 
-    /// Drops all slots of a worker that has lost its leases.
-    pub fn lose_all(&self, worker: &Arc<Worker>) {
-        for slot in self.slots.take_all(|slot| slot.permit.is_of(worker)) {
-            slot.notify_lost();
-        }
+    /// Drops all slots of a worker that has lost its leases; returns its claims.
+    pub fn lose_all(&self, worker: &Arc<Worker>) -> Vec<(RunKey, Epoch)> {
+        let lost = self.slots.take_all(|slot| slot.permit.is_of(worker));
+        lost.iter().for_each(|(_, slot)| slot.notify_lost());
+        lost.into_iter().filter_map(|(key, slot)| Some((key, slot.epoch?))).collect()
     }
 
     pub fn appended(&self, head: &RunHead, record: &Record) {

@@ -117,6 +117,19 @@ impl LocalConnection {
         self.report_task(id, claim, report.by_session(session)).await
     }
 
+    /// Ends the claim of a run: releases it if the worker is alive, and reports the worker as lost if it was silent for its whole
+    /// lease (CW1).
+    pub async fn end_claim(&self, key: RunKey, epoch: Epoch) {
+        let runtime = self.runtime();
+        if !self.worker().is_silent(runtime.clock().steady(), runtime.options().lease) {
+            return drop(self.release(key, epoch).await);
+        }
+        self.close_inbox(&key, epoch);
+        let lost = runtime.store().lose_run(key.clone(), epoch).await;
+        runtime.lease_changed(&key);
+        drop(self.worker().leases.noted(lost, runtime.clock().now()));
+    }
+
     /// Gives back a task whose code was never called.
     pub async fn give_back_task(&self, id: TaskId, claim: u64) -> Result<(), StoreError> {
         let about = self.worker().held.about(&id, claim);

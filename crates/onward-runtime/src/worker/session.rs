@@ -109,11 +109,19 @@ impl Runtime {
     }
 
     /// Drops everything that the worker holds. A run that was claimed after the store forgot the worker is still leased to it,
-    /// so all leases are released too, which has no effect on those that others have by now (W1).
+    /// so all leases are released too, which has no effect on those that others have by now (W1). For those that the store has
+    /// ended, it shows that the worker is alive (CW3).
     fn lose_runs(&self, worker: &Arc<Worker>) {
         let (runtime, worker, runs) = (self.clone(), worker.clone(), worker.runs.drain());
-        self.hub().inboxes.lose_all(&worker);
-        tokio::spawn(async move { give_back(&runtime, &worker, runs, Vec::new()).await });
+        let claims = self.hub().inboxes.lose_all(&worker);
+        // The process of a silent worker may be gone; if not, the worker shows its claims when it connects again.
+        if !worker.is_silent(self.clock().steady(), self.options().lease) {
+            worker.leases.add_lost(claims);
+        }
+        tokio::spawn(async move {
+            give_back(&runtime, &worker, runs, Vec::new()).await;
+            runtime.release_lost(&worker).await;
+        });
     }
 
     /// Extends the leases of tasks without their own heartbeats.

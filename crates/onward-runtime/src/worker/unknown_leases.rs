@@ -23,6 +23,8 @@ const NO_EPOCH: Epoch = Epoch(0);
 pub(crate) struct UnknownLeases {
     /// Runs that their start may have leased to the worker, after the caller gave up.
     orphans: Mutex<Vec<Orphan>>,
+    /// Claims that the worker dropped because it could not reach the store, and that are not released yet.
+    lost: Mutex<Vec<(RunKey, Epoch)>>,
     /// When to compare the store's leases of the worker with the known ones.
     compare_at: Mutex<Option<Timestamp>>,
 }
@@ -39,6 +41,10 @@ impl UnknownLeases {
         lock(&self.orphans).push(Orphan { key, until });
     }
 
+    pub fn add_lost(&self, claims: Vec<(RunKey, Epoch)>) {
+        lock(&self.lost).extend(claims);
+    }
+
     pub fn has_orphan(&self, key: &RunKey) -> bool {
         lock(&self.orphans).iter().any(|orphan| orphan.key == *key)
     }
@@ -53,7 +59,7 @@ impl UnknownLeases {
 
     /// Returns true if there are orphans to check or leases to compare.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        !lock(&self.orphans).is_empty() || self.may_differ(now)
+        !lock(&self.orphans).is_empty() || !lock(&self.lost).is_empty() || self.may_differ(now)
     }
 
     fn may_differ(&self, now: Timestamp) -> bool {
@@ -65,9 +71,21 @@ impl Runtime {
     /// Releases the leases that the worker does not know of. The runs are then claimed like any other.
     pub(crate) async fn settle_leases(&self, worker: &Arc<Worker>) {
         self.adopt_orphans(worker).await;
+        self.release_lost(worker).await;
         if worker.leases.may_differ(self.clock().now()) {
             // After an error it is repeated with the next claim.
             let _ = self.compare_leases(worker).await;
+        }
+    }
+
+    /// Releases the claims that the worker dropped, so that it does not count as lost (CW3). After an error it is repeated with
+    /// the next claim.
+    pub(crate) async fn release_lost(&self, worker: &Worker) {
+        let mut lost = std::mem::take(&mut *lock(&worker.leases.lost)).into_iter();
+        while let Some((key, epoch)) = lost.next() {
+            if self.store().release_run(key.clone(), epoch).await.is_err() {
+                return worker.leases.add_lost([(key, epoch)].into_iter().chain(lost).collect());
+            }
         }
     }
 

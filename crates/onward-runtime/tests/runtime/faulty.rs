@@ -173,6 +173,9 @@ impl Store for FaultyStore {
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
         self.through("release_run", self.memory.release_run(run, epoch))
     }
+    fn lose_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
+        self.through("lose_run", self.memory.lose_run(run, epoch))
+    }
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
         self.through("claim_tasks", self.memory.claim_tasks(request))
     }

@@ -4,9 +4,10 @@
 //! - BK1 (S4): a key that is bound to kinds can start, work on, signal, decide about and operate only runs and tasks of these
 //!   kinds. What the code of such a run starts is not restricted. With the scope `read`, reading is allowed in the whole
 //!   namespace, except numbers of runs, calls under way, live views, emitted values and the feed, which have only runs of its
-//!   kinds; a worker without it reads the logs of its kinds, and of runs whose tasks it executes. Results of memos are shared by
-//!   all runs of a namespace, whatever their kind.
+//!   kinds; a worker without it reads the logs of its kinds, and of runs whose tasks it executes.
 //! - BK2 (S4): a key that is bound to queues can start and work on only tasks of these queues.
+//! - BK3 (S4, MM8): a worker whose key is bound to kinds requests and fills only memos of the tree of its run, and only if the run
+//!   belongs to that tree or the tree began with one of its kinds. A commit with another memo pauses its run.
 
 use std::collections::BTreeSet;
 

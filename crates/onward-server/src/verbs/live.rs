@@ -13,7 +13,6 @@ use crate::auth::{Scope, bounds};
 use crate::http::diagnosis;
 use crate::http::problem::Problem;
 use crate::server::Server;
-use crate::workers::chosen_name;
 
 /// The frames of a run for one caller.
 pub(crate) struct LiveView {
@@ -61,7 +60,7 @@ impl LiveView {
             if !sees_all {
                 frame.failures_mut().into_iter().for_each(diagnosis::hide); // LC1
             }
-            frame.workers_mut().into_iter().for_each(|worker| *worker = chosen_name(worker));
+            frame.workers_mut().into_iter().for_each(|worker| *worker = worker.chosen_name());
             return Ok(Some(frame));
         }
     }

@@ -20,7 +20,7 @@ use crate::handlers::attachments;
 use crate::http::diagnosis;
 use crate::http::problem::{Problem, RequestError};
 use crate::trace::Level;
-use crate::workers::{ClaimPurpose, ClaimResult, chosen_name};
+use crate::workers::{ClaimPurpose, ClaimResult};
 use crate::{Server, WAIT_MAX};
 
 pub(crate) use authorize::VerbScope;
@@ -110,7 +110,7 @@ async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallCon
         }
         Call::ReadActive(request) => {
             let mut active = runtime.active(&request.run).await?;
-            active.iter_mut().filter_map(|call| call.worker.as_mut()).for_each(|worker| *worker = chosen_name(worker));
+            active.iter_mut().filter_map(|call| call.worker.as_mut()).for_each(|worker| *worker = worker.chosen_name());
             Ok(Reply::ReadActive(ActiveReply { active }))
         }
         Call::ReadTimeline(request) => {
@@ -119,7 +119,7 @@ async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallCon
             if let Reply::ReadTimeline(timeline) = &mut reply {
                 timeline.calls.retain(|call| sees_active || call.first_index.is_some()); // BK1
                 let attempts = timeline.calls.iter_mut().flat_map(|call| &mut call.attempts);
-                attempts.filter_map(|attempt| attempt.worker.as_mut()).for_each(|worker| *worker = chosen_name(worker));
+                attempts.filter_map(|attempt| attempt.worker.as_mut()).for_each(|worker| *worker = worker.chosen_name());
             }
             Ok(reply)
         }

@@ -85,6 +85,7 @@ fn hello(worker: WorkerId) -> Hello {
         task_limits: Vec::new(),
         received: None,
         reports_steps: false,
+        dropped: Vec::new(),
     }
 }
 

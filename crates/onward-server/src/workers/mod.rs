@@ -21,7 +21,7 @@ use onward_wire::worker::Hello;
 pub(crate) use drive::{ClaimPurpose, ClaimResult};
 use poll::Polled;
 pub(crate) use poll::frames;
-pub(crate) use session::{Connection, chosen_name};
+pub(crate) use session::Connection;
 use session::{NotServed, Session};
 
 use crate::Problem;
@@ -68,7 +68,7 @@ impl Sessions {
         }
         by.caller.bounds.check_hello(&hello)?;
         loop {
-            match self.session(runtime, by, &hello)?.connect(&hello) {
+            match self.session(runtime, by, &hello)?.connect(&hello, by.caller.bounds.clone()) {
                 Ok(connection) => return Ok(connection),
                 Err(NotServed::Over) => {} // it has just ended: begin a new session
                 Err(NotServed::Overtaken) => {

@@ -88,6 +88,7 @@ impl Sessions {
         let known = polled.get_mut(&SessionKey::new(by, worker)); // Q9
         let known = known.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })?;
         known.pass = by.pass.clone(); // its key may have been rotated
+        known.connection.set_bounds(by.caller.bounds.clone());
         Ok(known.connection.clone())
     }
 

@@ -19,6 +19,7 @@
 mod connection;
 mod frames;
 mod hello;
+mod memos;
 mod offers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -26,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, ErrorCode, Hash, Name, NameError, Namespace, RunKey, WorkerId};
+use onward_core::{Epoch, ErrorCode, Name, NameError, Namespace, RunKey};
 use onward_runtime::{LocalConnection, Question, Runtime, WorkerConnection, WorkerProfile};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
@@ -36,6 +37,7 @@ use tokio::task::AbortHandle;
 pub(crate) use connection::Connection;
 pub(crate) use hello::NotServed;
 
+use crate::auth::bounds::Bounds;
 use crate::verbs::Principal;
 use crate::{Problem, new_id};
 use offers::{give_questions, give_runs, give_tasks};
@@ -98,6 +100,8 @@ struct SessionState {
     counted: u64,
     /// The worker reports steps of runs that are watched.
     reports_steps: bool,
+    /// Kinds and queues of the key, as of the latest request (BK3).
+    bounds: Bounds,
     over: bool,
     /// The session is over and will queue no more frames.
     finished: bool,
@@ -134,7 +138,7 @@ impl Session {
         }
         let id = new_id::random_u64() >> 11; // JSON numbers have 53 bits in many parsers
         let profile = WorkerProfile {
-            id: known_as(&namespace, &hello.worker, credential.as_deref(), id),
+            id: hello.worker.in_session(&namespace, credential.as_deref(), id),
             namespace: namespace.clone(),
             knows: Arc::new(knows),
             current: Arc::new(hello.kinds.iter().filter_map(|kind| Some((kind.kind.clone(), kind.current.clone()?))).collect()),
@@ -234,13 +238,13 @@ impl Session {
         }
     }
 
-    /// Handles the loss of a run in the runtime: notifies the worker and releases the lease, which would otherwise keep the run
-    /// from other workers until it expires.
+    /// Handles the loss of a run in the runtime: notifies the worker and ends the lease, which would otherwise keep the run from
+    /// other workers until it expires.
     pub fn lose(self: &Arc<Session>, run: &RunKey, epoch: Epoch) {
         self.forget(run, epoch);
         let (session, run) = (self.clone(), run.clone());
         self.push(ServerFrame::RunLost(wire::RunLost { run: run.clone(), epoch }));
-        self.tokio.spawn(async move { session.local.release(run, epoch).await });
+        self.tokio.spawn(async move { session.local.end_claim(run, epoch).await });
     }
 
     fn forget_task(&self, task: &TaskId, claim: u64) -> bool {
@@ -284,7 +288,10 @@ impl Session {
         };
         self.credit_came.notify_waiters();
         for (run, epoch) in &runs {
-            drop(self.local.release(run.clone(), *epoch).await);
+            match ending {
+                Ending::Silent => self.local.end_claim(run.clone(), *epoch).await,
+                Ending::Left(_) | Ending::Stopped => drop(self.local.release(run.clone(), *epoch).await),
+            }
         }
         for (task, GivenTask { claim, .. }) in tasks {
             drop(match ending {
@@ -326,38 +333,6 @@ impl SessionState {
         // Dropped questions are sent again, to another worker.
         self.questions.clear();
     }
-}
-
-/// Returns the worker's id in the store for this session. The store has the workers of all namespaces; the same id in two
-/// namespaces, or with two credentials, is two workers (Q9). The session is part of the id, so that leases of a session that
-/// ended with its server expire even if the worker has another session (Q8).
-pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId, credential: Option<&str>, session: u64) -> WorkerId {
-    let owner = credential.map(|id| format!("{}:", Hash::of_parts(&[id.as_bytes()]))).unwrap_or_default();
-    let whole = format!("{}:{namespace}:{worker}:{owner}{session:016x}", namespace.as_str().len());
-    WorkerId::new(whole).unwrap_or_else(|_| {
-        // The combined id may be too long for a name.
-        let both = Hash::of_parts(&[namespace.as_str().as_bytes(), worker.as_str().as_bytes()]);
-        WorkerId::new(format!("both:{both}:{owner}{session:016x}")).expect("hex digits are a valid name")
-    })
-}
-
-/// Returns the id that a worker chose, from its id in the store; the id itself if it was made otherwise.
-pub(crate) fn chosen_name(id: &WorkerId) -> WorkerId {
-    let is_hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let chosen = |text: &str| {
-        let (length, rest) = text.split_once(':')?;
-        let rest = rest.get(length.parse::<usize>().ok()?..)?.strip_prefix(':')?;
-        let (worker, _) = rest.rsplit_once(':').filter(|(_, session)| is_hex(session, 16))?;
-        let owned = worker.rsplit_once(':').filter(|(_, owner)| is_hex(owner, 32));
-        WorkerId::new(owned.map_or(worker, |(worker, _)| worker)).ok()
-    };
-    chosen(id.as_str()).unwrap_or_else(|| id.clone())
-}
-
-/// Returns whether two ids in the store belong to one worker with one credential, in any sessions (Q9).
-pub(super) fn is_same_owner(one: &WorkerId, other: &WorkerId) -> bool {
-    let owner = |id: &WorkerId| id.as_str().rsplit_once(':').map(|(owner, _)| owner.to_owned());
-    owner(one).is_some() && owner(one) == owner(other)
 }
 
 /// Ends the session of a worker that was silent for its lease (Q4).

@@ -12,7 +12,6 @@ use onward_runtime::{Options, Runtime};
 use onward_store::{ClaimTasks, MemoryStore, Store, SystemClock};
 use onward_wire::worker::*;
 
-use super::session::{is_same_owner, known_as};
 use super::{Connection, Sessions};
 use crate::auth::Caller;
 use crate::verbs::Principal;
@@ -55,6 +54,7 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
         task_limits: Vec::new(),
         received: None,
         reports_steps: false,
+        dropped: Vec::new(),
         task_kinds: Vec::new(),
         queues: vec![String::new()],
         runs_max: 10,
@@ -215,7 +215,7 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
     };
     let given = fixture
         .store()
-        .claim_tasks(claim(known_as(&namespace("ours"), &worker("w"), None, 7)))
+        .claim_tasks(claim(worker("w").in_session(&namespace("ours"), None, 7)))
         .await
         .expect("tasks can be claimed")
         .remove(0);
@@ -236,30 +236,4 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
     };
     let again = tokio::time::timeout(Duration::from_secs(5), again).await.expect("somebody else gets it");
     assert_eq!(again, 2);
-}
-
-/// The store identifies workers by id alone: heartbeats of one worker must not renew the leases of another with the same name.
-#[test]
-fn the_same_id_in_two_namespaces_is_two_workers() {
-    let known_as = |of: &str, id: &str| known_as(&namespace(of), &worker(id), None, 1);
-    assert_ne!(known_as("ours", "w"), known_as("theirs", "w"));
-    assert_ne!(known_as("a:b", "c"), known_as("a", "b:c"), "wherever the border is drawn");
-    assert_eq!(known_as("ours", "w"), known_as("ours", "w"));
-    let long = "n".repeat(255);
-    assert_eq!(known_as(&long, "w"), known_as(&long, "w"), "however long the two are together");
-    assert_ne!(known_as(&long, "w"), known_as(&long, "v"));
-}
-
-/// Q9: sessions of one worker and one credential have one owner.
-#[test]
-fn the_same_id_with_two_credentials_is_two_workers() {
-    for of in ["ours".to_owned(), "n".repeat(255)] {
-        let known_as = |id: &str, credential: Option<&str>, session| known_as(&namespace(&of), &worker(id), credential, session);
-        let own = known_as("w", Some("a"), 1);
-        assert!(is_same_owner(&own, &known_as("w", Some("a"), 2)));
-        for other in [known_as("w", Some("b"), 1), known_as("w", None, 1), known_as("v", Some("a"), 1)] {
-            assert!(!is_same_owner(&own, &other), "{own} {other}");
-        }
-    }
-    assert!(!is_same_owner(&worker("plain"), &worker("plain")), "the id of no session");
 }

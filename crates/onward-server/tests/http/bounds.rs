@@ -116,6 +116,97 @@ async fn start_and_hand_off(locked: &Locked, root: &ApiKey, id: &str, kind: &str
     assert_eq!(locked.send(root, "GET", &format!("/v1/runs/{path}"), "").await.expect(200)["kind"], to);
 }
 
+/// Claims a run with a key, commits events to it and releases it; returns the outcome of each commit.
+async fn drive_and_commit(locked: &Locked, key: &ApiKey, id: &str, commits: &[Value]) -> Vec<Value> {
+    let path = id.replace('/', "%2F");
+    let driven = locked.send(key, "POST", &format!("/v1/drive/{path}"), "{}").await.expect(200);
+    let run = driven["frames"].as_array().unwrap().iter().find_map(|frame| frame.get("run")).unwrap();
+    let (worker, mut outcomes) = (driven["worker"].as_str().unwrap(), Vec::new());
+    for (n, events) in commits.iter().enumerate() {
+        let read = json!(run["head"]["next_index"].as_u64().unwrap() - 1);
+        let horizon = outcomes.last().map_or(read, |outcome: &Value| outcome["committed"]["index"].clone());
+        let commit = json!({"key": run["head"]["key"], "generation": 0, "epoch": run["head"]["epoch"],
+            "n": run["head"]["next_commit"].as_u64().unwrap() + n as u64, "commit_id": format!("{n}"), "horizon": horizon,
+            "events": events});
+        let frames = json!([{"commit": {"request": n + 1, "commit": commit}}]);
+        outcomes.push(reply_to(locked, key, worker, frames).await);
+    }
+    let release = json!([{"release": {"request": 100, "run": run["head"]["key"], "epoch": run["head"]["epoch"]}}]);
+    reply_to(locked, key, worker, release).await;
+    outcomes
+}
+
+fn memo(scope: &str, key: &str) -> Value {
+    json!([{"type": "memo_requested", "call_id": "0", "of_type": "step", "name": "s", "scope": scope, "key": key, "ttl_ms": 60_000}])
+}
+
+/// BK3: a memo of the namespace is neither requested nor filled; the run is paused with the reason and nothing is recorded.
+#[tokio::test]
+async fn a_worker_of_a_bound_key_uses_no_memo_of_the_namespace() {
+    let (locked, root, bound) = site().await;
+    let outcomes = drive_and_commit(&locked, &bound, "o", &[memo("namespace", "k")]).await;
+    let problem = &outcomes[0]["problem"];
+    assert_eq!(problem["code"], "shared_key_not_allowed", "{problem}");
+    assert!(problem["hint"].as_str().unwrap().contains("`tree`"), "{problem}");
+    let events = locked.send(&root, "GET", "/v1/runs/o/events", "").await.expect(200).to_string();
+    assert!(events.contains("run_paused") && events.contains("bound to kinds"), "{events}");
+    assert!(!events.contains("memo_requested"), "{events}");
+    // A worker with a key for all kinds is not restricted.
+    let body = json!({"kind": "own", "id": "p"}).to_string();
+    locked.send(&root, "POST", "/v1/runs", &body).await.expect(201);
+    let outcomes = drive_and_commit(&locked, &root, "p", &[memo("namespace", "k")]).await;
+    assert!(outcomes[0].get("committed").is_some(), "{outcomes:?}");
+}
+
+/// BK3: the call was made by a worker with a key for all kinds, and owns the memo.
+#[tokio::test]
+async fn a_worker_of_a_bound_key_fills_no_memo_that_another_worker_requested() {
+    let (locked, root, bound) = site().await;
+    let outcomes = drive_and_commit(&locked, &root, "o", &[memo("namespace", "k")]).await;
+    assert!(outcomes[0].get("committed").is_some(), "{outcomes:?}");
+    let granted = async || {
+        loop {
+            let events = locked.send(&root, "GET", "/v1/runs/o/events", "").await.expect(200);
+            if let Some(event) = find(&events, "memo_answered") {
+                return event;
+            }
+        }
+    };
+    let granted = granted().await;
+    let stored = json!([{"type": "memo_stored", "call_id": "0", "cell": granted["cell"], "output": {"json": "forged"}}]);
+    let outcomes = drive_and_commit(&locked, &bound, "o", &[stored]).await;
+    assert_eq!(outcomes[0]["problem"]["code"], "shared_key_not_allowed", "{outcomes:?}");
+}
+
+/// Returns the first event of a type in a document.
+fn find(document: &Value, of_type: &str) -> Option<Value> {
+    match document {
+        Value::Object(map) if map.get("type").is_some_and(|found| found == of_type) => Some(document.clone()),
+        Value::Object(map) => map.values().find_map(|value| find(value, of_type)),
+        Value::Array(list) => list.iter().find_map(|value| find(value, of_type)),
+        _ => None,
+    }
+}
+
+/// BK3: callers choose ids, so an id alone puts no run into the tree of another one.
+#[tokio::test]
+async fn a_worker_of_a_bound_key_uses_only_memos_of_a_tree_that_its_run_belongs_to() {
+    let (locked, _, bound) = site().await;
+    for id in ["r/guest", "o/copy", "nothing/yet"] {
+        locked.send(&bound, "POST", "/v1/runs", &json!({"kind": "own", "id": id}).to_string()).await.expect(201);
+    }
+    for (id, commits, allowed) in [
+        ("o", vec![memo("tree", "k")], true),
+        ("o/copy", vec![memo("tree", "k")], true),
+        ("r/guest", vec![memo("tree", "k")], false),
+        ("nothing/yet", vec![memo("tree", "k")], false),
+    ] {
+        let outcome = drive_and_commit(&locked, &bound, id, &commits).await.pop().unwrap();
+        assert_eq!(outcome.get("committed").is_some(), allowed, "{id}: {outcome}");
+        assert!(allowed || outcome["problem"]["code"] == "shared_key_not_allowed", "{id}: {outcome}");
+    }
+}
+
 /// BK1: a copy of an earlier generation would be a run of the kind before the handoff.
 #[tokio::test]
 async fn a_generation_of_another_kind_is_not_copied() {

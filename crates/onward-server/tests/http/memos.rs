@@ -1,10 +1,15 @@
 //! Memos over HTTP: invalidation with its scope, and ids that no request reaches.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
 use onward::prelude::*;
-use onward::{MemoKeys, Onward};
+use onward::{MemoKeys, Onward, Status};
 use onward_core::Name;
 use onward_server::{Bounds, Scope};
+use onward_wire::ApiKey;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::keys::Locked;
 use crate::site::Site;
@@ -61,6 +66,59 @@ async fn memos_are_invalidated_by_keys_that_may_operate() {
     for key in [&operator, &root] {
         locked.send(key, "POST", "/v1/memos/invalidate", &body).await.expect(200);
     }
+}
+
+/// BK3: what the code did beside the refused call is recorded, and a worker with another key continues the run.
+#[tokio::test]
+async fn a_run_whose_worker_may_not_use_a_memo_is_paused_and_loses_nothing() {
+    let (locked, root) = Locked::open().await;
+    let bound = locked
+        .make_bound(Bounds { kinds: Some(["own", "fetch"].map(|kind| Name::new(kind).unwrap()).into()), ..Bounds::default() });
+    locked.until(&bound, 200).await;
+    let (began, gate) = (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()));
+    let connect = async |key: &ApiKey| {
+        let task = |_: TaskCtx, input: String| async move { Ok::<_, Failure>(input.len()) };
+        Onward::connect(locked.url())
+            .key(key.reveal())
+            .workflow("own", beside)
+            .task("fetch", task)
+            .dep((began.clone(), gate.clone()))
+            .start()
+            .await
+            .unwrap()
+    };
+    let worker = connect(&bound).await;
+    let run = worker.start::<u32, _>("own", &()).id("a").await.unwrap();
+    while run.view().await.unwrap().head.status != Status::Paused {
+        tokio::task::yield_now().await;
+    }
+    gate.notify_one();
+    while !locked.send(&root, "GET", "/v1/runs/a/events", "").await.body.contains("step_completed") {
+        tokio::task::yield_now().await;
+    }
+    worker.shutdown().await;
+    let worker = connect(&root).await;
+    let run = worker.run::<u32>("a").unwrap();
+    run.resume().await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 7);
+    assert_eq!(began.load(SeqCst), 1, "the step that was running is not executed again");
+    worker.shutdown().await;
+}
+
+/// Requests a memo of the namespace while a step is running.
+async fn beside(ctx: Ctx, (): ()) -> Result<u32> {
+    let shared = ctx.dep::<(Arc<AtomicU32>, Arc<Notify>)>();
+    let charge = ctx.step("charge", async || {
+        shared.0.fetch_add(1, SeqCst);
+        shared.1.notified().await;
+        Ok::<u32, Failure>(4)
+    });
+    let page = async {
+        ctx.step("first", async || Ok::<(), Failure>(())).await?;
+        ctx.task::<u32>("fetch", &"xyz").memo(hours(1)).await
+    };
+    let (charged, fetched) = join!(charge, page);
+    Ok(charged? + fetched?)
 }
 
 /// MM6: over every route that names a run.

@@ -35,7 +35,7 @@ async fn a_schedule_is_created_triggered_paused_and_deleted() {
     assert_eq!((&replaced["revision"], &replaced["options"]["overlap"]), (&json!(1), &json!("allow_all")));
     let triggered = site.post_json("/v1/schedules/nightly/trigger", json!({"request_id": "now"})).await.expect(202);
     assert_eq!(triggered, json!({"run": "nightly@now:now", "outcome": "started"}));
-    let output: Value = onward.run("nightly@now:now").result().await.unwrap();
+    let output: Value = onward.run("nightly@now:now").unwrap().result().await.unwrap();
     assert_eq!(output, json!({"n": 1}));
     let paused = site.post_json("/v1/schedules/nightly/pause", json!({"note": "holidays"})).await.expect(200);
     assert_eq!((&paused["paused"]["note"], &paused["next"]), (&json!("holidays"), &json!([])));
@@ -43,7 +43,12 @@ async fn a_schedule_is_created_triggered_paused_and_deleted() {
     let range = json!({"from": "2020-01-01T00:00:00Z", "until": "2020-01-01T00:03:00Z"});
     site.post_json("/v1/schedules/nightly/backfill", range).await.expect(202);
     for minute in 0..3 {
-        let output: Value = onward.run(&format!("nightly@2020-01-01T00:0{minute}:00Z")).result().await.unwrap();
+        let id = format!("nightly@2020-01-01T00:0{minute}:00Z");
+        let path = format!("/v1/runs/{}", id.replace(':', "%3A"));
+        while site.get(&path).await.status == 404 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let output: Value = onward.run(&id).unwrap().result().await.unwrap();
         assert_eq!(output, json!({"n": 1}));
     }
     let slots = site.get("/v1/schedules/nightly/slots?after=2026-01-01T00:00:00Z&limit=2").await.expect(200);
@@ -70,8 +75,10 @@ async fn errors_name_the_part_and_the_character_and_nothing_is_stored() {
         (json!({"kind": "report", "spec": {"cron": ["@daily"]}, "options": {"catch_up_ms": 1}}), "options.catch_up_ms"),
         (json!({"kind": "report", "template": true, "input": "{{ slot.nope }}", "spec": {"cron": ["@daily"]}}), "target.input"),
     ] {
-        let problem = site.put_json("/v1/schedules/s", body).await.problem(400, "schedule_invalid");
-        assert!(problem["detail"].as_str().unwrap().contains(part) && problem["hint"].is_string(), "{problem}");
+        let reply = site.put_json("/v1/schedules/s", body).await;
+        assert!(reply.json()["hint"].is_string(), "{}", reply.body);
+        let detail = reply.problem(400, "schedule_invalid");
+        assert!(detail.contains(part), "{detail}");
     }
     site.put_json("/v1/schedules/s", json!({"kind": "reprot", "spec": {"cron": ["@daily"]}}))
         .await
@@ -82,7 +89,7 @@ async fn errors_name_the_part_and_the_character_and_nothing_is_stored() {
         .problem(400, "json_invalid");
     site.get("/v1/schedules/s").await.problem(404, "schedule_not_found");
     let preview = site.post_json("/v1/slots", json!({"spec": {"cron": ["0 9 * *"]}})).await;
-    assert!(preview.problem(400, "schedule_invalid")["detail"].as_str().unwrap().contains("cron[0]"));
+    assert!(preview.problem(400, "schedule_invalid").contains("cron[0]"));
 }
 
 /// S4, CB1: what a key may not start itself, it does not start by a schedule either.

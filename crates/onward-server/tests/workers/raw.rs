@@ -140,6 +140,7 @@ pub fn hello(connection: u64) -> Hello {
         task_limits: Vec::new(),
         received: None,
         reports_steps: false,
+        dropped: Vec::new(),
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use onward_store::StoreError;
 
 use crate::file::failpoint;
+use crate::file::lease_file::LEASES;
 use crate::file::schema::{self, DATABASE, FORMAT, FileKind, LOCK, UNFINISHED, io_error, unusable};
 use crate::file::synced::SYNCED;
 use crate::repair::rebuild;
@@ -121,7 +122,7 @@ pub(crate) const OWNER_ONLY: u32 = 0o600;
 /// the files without owning them cannot do this; `onward doctor` reports it.
 fn restrict_files(path: &Path) {
     #[cfg(unix)]
-    for name in [DATABASE, &format!("{DATABASE}-wal"), &format!("{DATABASE}-shm"), LOCK, SYNCED] {
+    for name in [DATABASE, &format!("{DATABASE}-wal"), &format!("{DATABASE}-shm"), LOCK, SYNCED, LEASES] {
         use std::os::unix::fs::PermissionsExt;
         let file = path.join(name);
         if std::fs::metadata(&file).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {

@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use onward_core::projection::Projection;
-use onward_core::{CallId, Epoch, Hash, Index, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{CallId, Hash, Index, Record, RunHead, RunKey, Timestamp};
 use onward_store::StoreError;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::error::read_error;
 use crate::file::directory::{lock, remove_unfinished, sync_directory};
+use crate::file::lease_file::LEASES;
 use crate::file::pages;
 use crate::file::schema::{self, DATABASE, UNFINISHED, io_error, open_error, unusable};
 use crate::file::synced::SYNCED;
@@ -197,7 +198,7 @@ pub(crate) fn finish(directory: &Path) -> Result<(), StoreError> {
     };
     // The log goes first: otherwise it would be read as that of the new database.
     let (log, index) = (format!("{DATABASE}-wal"), format!("{DATABASE}-shm"));
-    [log.as_str(), &index, SYNCED].into_iter().try_for_each(put_aside)?;
+    [log.as_str(), &index, SYNCED, LEASES].into_iter().try_for_each(put_aside)?;
     let unfinished = directory.join(UNFINISHED);
     if unfinished.exists() {
         put_aside(DATABASE)?;
@@ -360,10 +361,7 @@ fn follow_logs(db: &Connection) -> rusqlite::Result<()> {
 }
 
 fn follow_head(db: &Connection, rk: i64, key: &RunKey, head: &RunHead) -> rusqlite::Result<()> {
-    let plain = |head: &RunHead| {
-        let status = if head.status == Status::Running { Status::Pending } else { head.status };
-        RunHead { epoch: Epoch(0), status, ..head.clone() }
-    };
+    let plain = |head: &RunHead| head.clone().without_lease();
     let Ok(Some(found)) = heads::load(db, key, None) else { return Ok(()) };
     if found.rk != rk || plain(&found.head) == plain(head) {
         return Ok(());

@@ -253,6 +253,7 @@ impl Writer<'_> {
     /// Removes the write-ahead log with the connection if the database has all of it. The mark records that first, durably, since
     /// a missing log is damage otherwise (I6).
     pub fn close(&mut self) {
+        self.shared.leases.close();
         if self.checkpoint() && self.mark.close() {
             let _ = keep_log(self.db, false); // on failure the log stays, which does no harm
         }

@@ -14,6 +14,8 @@ use onward_store::durable::{Lanes, RunOp, Waits};
 use onward_store::sync;
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, OutboxId, StoreError};
 
+use crate::file::lease_file::LostLease;
+
 type ReplySlot<T> = Arc<Slot<T>>;
 
 pub(crate) enum Op {
@@ -21,6 +23,8 @@ pub(crate) enum Op {
     ClaimRuns(ClaimRuns, ReplySlot<Vec<ClaimedRun>>),
     ClaimTasks(ClaimTasks, ReplySlot<Vec<Task>>),
     Expire(usize, ReplySlot<Expired>),
+    /// Counts the workers that died with the process before.
+    LoseLeases(Vec<LostLease>, ReplySlot<()>),
     FinishDeliveries(Vec<OutboxId>, ReplySlot<()>),
     Delete(Delete, ReplySlot<u64>),
     RegisterKinds(Vec<KindSchemas>, ReplySlot<()>),
@@ -41,6 +45,7 @@ impl Op {
             Op::Expire(_, to) => to.clone(),
             Op::Delete(_, to) => to.clone(),
             Op::FinishDeliveries(_, to)
+            | Op::LoseLeases(_, to)
             | Op::RegisterKinds(_, to)
             | Op::Announce(_, to)
             | Op::Repair(_, to)

@@ -10,11 +10,14 @@ use onward_core::transfer::is_same_log;
 use onward_core::{CallId, Epoch, Index, Record, RunHead, RunKey, Status};
 use onward_store::admission::TakenSlot;
 use onward_store::durable::Body;
-use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, RowRequest, Rows, RunRef, Timer, WorkingSet};
+use onward_store::unit_of_work::{
+    Due, LoadedRun, QueuedTask, RowError, RowRequest, Rows, RunRef, Timer, WorkingSet, count_lost_worker, settle,
+};
 use onward_store::{Appended, ClaimRuns, ClaimTasks, SESSION_DEFAULT, StoreError};
 use rusqlite::{Connection, params};
 
 use crate::error::{OpError, Outcome, damaged_row, is_repairable, read_error};
+use crate::file::lease_file::LostLease;
 use crate::file::schema::write_boot;
 use crate::read::heads::{self, Loaded};
 use crate::read::ledger;
@@ -85,6 +88,22 @@ impl Writer<'_> {
         self.undo_later(Undo::Raised(self.last_epoch));
         self.last_epoch = Epoch(boot << 32);
         Ok(())
+    }
+
+    /// Counts the workers that died with the process before (CW1). An unreadable run does not block the others.
+    pub(super) async fn lose_leases(&mut self, lost: &[LostLease]) -> Outcome<()> {
+        for lease in lost {
+            match self.run_of(lease.rk).await {
+                Ok(Some(run)) if lease.is_of(&self.set.runs[run].head.key) => {
+                    count_lost_worker(self, run, &lease.worker, lease.epoch).await?;
+                    settle(self, run);
+                }
+                Ok(_) => {}
+                Err(error @ (OpError::Sql(_) | OpError::Panicked(_))) => return Err(error),
+                Err(_) => self.repair_wanted = true,
+            }
+        }
+        self.save().await
     }
 
     /// Returns the run of a queue entry if it is still pending and unleased.
@@ -335,12 +354,15 @@ impl Rows for Writer<'_> {
     async fn end_sessions(&mut self, limit: usize) -> Outcome<(Due<RunRef>, usize)> {
         let (free, ended, more) = self.shared.leases.end_sessions(self.batch.steady, limit);
         let mut found = Vec::new();
-        for rk in free {
+        for (rk, lease) in free {
             match self.run_of(rk).await {
                 Ok(Some(run)) => {
                     // The lease is gone already, and the run is in no queue.
                     let loaded = self.set.change(run);
                     (loaded.own.is_leased, loaded.own.is_queued, loaded.ready) = (false, false, None);
+                    (loaded.head.epoch, loaded.lease) = (lease.epoch, Some(lease.worker.clone()));
+                    let key = loaded.head.key.clone();
+                    self.undo_later(Undo::Dropped(key, rk, lease));
                     found.push(run);
                 }
                 Err(error @ (OpError::Sql(_) | OpError::Panicked(_))) => return Err(error),

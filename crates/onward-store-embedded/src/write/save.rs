@@ -30,7 +30,7 @@ impl Writer<'_> {
 
     pub(super) fn forget_rows(&mut self, run: RunRef) {
         let loaded = &mut self.set.runs[run];
-        (loaded.is_touched, loaded.is_changed) = (false, false);
+        (loaded.is_touched, loaded.is_changed, loaded.is_head_changed) = (false, false, false);
         if !loaded.has_rows() {
             return;
         }
@@ -55,13 +55,15 @@ impl Writer<'_> {
         let past = std::mem::take(&mut self.set.runs[run].past);
         if !records.is_empty() {
             self.put_records(run, &records, &past)?;
+        } else if self.set.runs[run].is_head_changed {
+            self.update_row(run, true, false, false)?;
         }
         if has_rows {
             self.put_changed(run)?;
         }
         let loaded = &mut self.set.runs[run];
         if let Some(worker) = loaded.lease.as_ref().filter(|_| !loaded.own.is_leased) {
-            self.shared.leases.grant(loaded.own.rk, loaded.head.epoch, worker);
+            self.shared.leases.grant(loaded.own.rk, &loaded.head.key, loaded.head.epoch, worker);
             loaded.own.is_leased = true;
             self.batch.undo.push(Undo::Granted(loaded.head.key.clone(), loaded.own.rk));
         }
@@ -175,7 +177,7 @@ impl Writer<'_> {
             self.batch.events += 1;
             self.batch.event_bytes += body.bytes.len() as u64;
         }
-        self.update_row(run, is_kept, sets_attributes, sets_external_state)
+        self.update_row(run, is_kept || self.set.runs[run].is_head_changed, sets_attributes, sets_external_state)
     }
 
     /// Writes the row of a run if its status changed or new records set something that it has.

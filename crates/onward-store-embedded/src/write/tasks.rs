@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 
 use onward_core::task::{Task, TaskState};
-use onward_core::{CallId, Index, Name, Timestamp, WorkerId};
+use onward_core::{CallId, Index, Name, Timestamp};
 use onward_store::durable::Blobs;
 use onward_store::durable::seal::{DELAYED, task_state_number};
 use onward_store::unit_of_work::{self, block_on_ready};
@@ -252,7 +252,7 @@ pub(crate) fn take_tasks_back(db: &Connection, workers: WorkersInside, now: Time
         // A damaged task is handled when its lease expires. Large payloads stay where they are: the row's references do not
         // change.
         let (tk, Ok(mut task)) = (row.tk, row.task()) else { continue };
-        if !has_died(workers, task.worker.as_ref()) {
+        if !task.worker.as_ref().is_some_and(|worker| workers.includes(worker)) {
             continue;
         }
         task.lose_worker(now);
@@ -261,12 +261,4 @@ pub(crate) fn take_tasks_back(db: &Connection, workers: WorkersInside, now: Time
         db.run("UPDATE tasks SET state = ?2, visible = ?3, due = ?4, data = ?5 WHERE tk = ?1", params)?;
     }
     transaction.commit()
-}
-
-fn has_died(workers: WorkersInside, worker: Option<&WorkerId>) -> bool {
-    match workers {
-        WorkersInside::None => false,
-        WorkersInside::Named(begin) => worker.is_some_and(|worker| worker.as_str().starts_with(begin)),
-        WorkersInside::All => true,
-    }
 }

@@ -161,10 +161,12 @@ impl<'c> Writer<'c> {
         if initial_state.is_log_inherited {
             maintenance.wal_truncation.request();
         }
+        let mut set = WorkingSet::new(Timestamp(0));
+        set.pause_after_lost_workers = shared.pause_after_lost_workers;
         Ok(Writer {
             db,
             shared,
-            set: WorkingSet::new(Timestamp(0)),
+            set,
             unclaimed,
             stale_epochs: HashMap::new(),
             ready: initial_state.ready,
@@ -300,7 +302,10 @@ impl<'c> Writer<'c> {
         let leases = &self.shared.leases;
         let (key, rk, free) = match undo {
             Undo::Granted(key, rk) => (key, rk, leases.drop(rk, None).is_some()),
-            Undo::Dropped(key, rk, lease) => (key, rk, !leases.restore(rk, &lease)),
+            Undo::Dropped(key, rk, lease) => {
+                let is_free = !leases.restore(rk, &key, &lease);
+                (key, rk, is_free)
+            }
             Undo::Raised(from) => return self.last_epoch = from,
         };
         if let Some(run) = self.set.runs.get(&key).filter(|_| free) {
@@ -334,6 +339,7 @@ impl<'c> Writer<'c> {
             }
             Op::Expire(limit, to) => self.reply(&to, |writer| writer.expire(limit)),
             Op::FinishDeliveries(done, to) => self.reply(&to, |writer| writer.finish_deliveries(&done)),
+            Op::LoseLeases(lost, to) => self.reply(&to, |writer| block_on_ready(writer.lose_leases(&lost))),
             Op::Delete(delete, to) => self.reply(&to, |writer| writer.delete_runs(&delete)),
             Op::RegisterKinds(kinds, to) => self.reply(&to, |writer| writer.register_kinds(kinds)),
             Op::TryWrite(to) => self.reply(&to, Writer::try_write),

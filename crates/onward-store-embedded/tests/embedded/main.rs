@@ -6,6 +6,7 @@ mod clocks;
 mod conformance;
 mod crash;
 mod damage;
+mod died;
 mod directory;
 mod erase;
 mod flips;

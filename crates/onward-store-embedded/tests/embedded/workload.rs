@@ -277,10 +277,7 @@ pub fn remember(store: &dyn Store) -> Memory {
     let runs = heads.into_iter().map(|head| {
         let mut records = block_on(store.read_log(head.key.clone(), None, Index(0), usize::MAX)).unwrap();
         Log::load(records.clone()).expect("the log is complete");
-        let mut by_log = RunHead { epoch: Epoch(0), ..head };
-        if by_log.status == Status::Running {
-            by_log.status = Status::Pending;
-        }
+        let by_log = head.without_lease();
         assert_eq!(RunHead::rebuild(by_log.key.clone(), &records), Some(by_log.clone()), "L16");
         records.iter_mut().filter_map(|record| record.commit.as_mut()).for_each(|commit| commit.epoch = Epoch(0));
         (by_log, records)

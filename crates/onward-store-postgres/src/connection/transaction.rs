@@ -179,20 +179,22 @@ async fn attempt_once<T>(
 /// Begins a transaction, and once more if the database turned out to be restored or replaced (DB9).
 async fn begin<'c>(shared: &ServerShared, db: &'c Db, request: &LockRequest) -> Outcome<UnitOfWork<'c>> {
     let unit = UnitOfWork::begin(db, &shared.clock, &shared.connector.restore_guard, request).await?;
-    match shared.connector.restore_guard.clock(unit.start) {
-        IdentityCheck::Same => Ok(unit),
+    let mut unit = match shared.connector.restore_guard.clock(unit.start) {
+        IdentityCheck::Same => unit,
         IdentityCheck::Moved => {
             shared.leases_revoked();
-            Ok(unit)
+            unit
         }
         IdentityCheck::Doubtful => {
             db.execute("ROLLBACK").await?;
             if shared.connector.restore_guard.verify(db).await? {
                 shared.leases_revoked();
             }
-            UnitOfWork::begin(db, &shared.clock, &shared.connector.restore_guard, request).await
+            UnitOfWork::begin(db, &shared.clock, &shared.connector.restore_guard, request).await?
         }
-    }
+    };
+    unit.set.pause_after_lost_workers = shared.pause_after_lost_workers;
+    Ok(unit)
 }
 
 async fn undo(line: &mut LazyConnection) {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onward_core::event::ParentLink;
+use onward_core::internal::InternalRuns;
 use onward_core::root_run::root_run;
 use onward_core::{Hash, RunKey};
 use onward_store::sync;
@@ -98,6 +99,8 @@ impl ShardedStore {
     pub(crate) fn check_root_run(&self, key: &RunKey, parent: Option<&ParentLink>) -> Result<(), StoreError> {
         let of = |key: &RunKey| (key.namespace.clone(), root_run(&key.id).to_owned());
         match parent {
+            // Runs of a schedule outlive it: they change in writes of their own.
+            Some(link) if !InternalRuns::holds_children(&link.run.id) => Ok(()),
             // With a single database, every run is in it.
             Some(link) if self.databases.len() > 1 && of(&link.run) != of(key) => {
                 Err(StoreError::RootRunDiffers { child: key.clone(), parent: link.run.clone() })

@@ -70,6 +70,10 @@ impl Store for ShardedStore {
         self.request_one(&run.clone(), move |store| store.release_run(run, epoch))
     }
 
+    fn lose_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
+        self.request_one(&run.clone(), move |store| store.lose_run(run, epoch))
+    }
+
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
         Box::pin(async move {
             let claim = |limit| ClaimTasks { limit, ..request.clone() };

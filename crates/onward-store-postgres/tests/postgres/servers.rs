@@ -54,6 +54,7 @@ in_turn! {
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne>;
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed>;
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
+    fn lose_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>>;
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()>;

@@ -170,6 +170,7 @@ impl Store for Faulty {
         claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>;
         claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne;
         release_run(run: RunKey, epoch: Epoch) -> ();
+        lose_run(run: RunKey, epoch: Epoch) -> ();
         register_kinds(kinds: Vec<KindSchemas>) -> ();
         list_kinds(namespace: Namespace) -> Vec<KindSchemas>;
         claim_tasks(request: ClaimTasks) -> Vec<Task>;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use onward_core::event::LostWorkers;
 use onward_core::run::OutboxMessage;
-use onward_core::{Epoch, Index, Record, RunHead, RunKey};
+use onward_core::{Epoch, Event, Index, Record, RunHead, RunKey};
 
 use super::block_on;
 use super::harness::{hand_over, namespaces};
@@ -46,9 +47,9 @@ async fn compare_stores(
         if let Operation::Deliver = operation {
             deliver_to_both(store, reference).await;
         } else {
-            let expected = perform(reference, &operation).await;
+            let mut expected = perform(reference, &operation).await;
             let mut answer = perform(store, &epochs.translate(&operation)).await;
-            epochs.learn(&mut answer, &expected);
+            epochs.learn(&mut answer, &mut expected);
             assert_eq!(answer, expected);
             world.learn(&operation, &expected);
         }
@@ -76,22 +77,38 @@ impl Epochs {
     }
 
     /// Records the leases that both stores granted and replaces the epochs of the reply by the reference's.
-    fn learn(&mut self, answer: &mut Answer, expected: &Answer) {
+    fn learn(&mut self, answer: &mut Answer, expected: &mut Answer) {
+        expected.heads_mut().into_iter().for_each(|head| forget_lost_claims(head.lost_workers.as_deref_mut()));
         for (ours, theirs) in answer.heads_mut().into_iter().zip(expected.clone().heads_mut()) {
             self.0.insert((theirs.key.clone(), theirs.epoch), ours.epoch);
             ours.epoch = theirs.epoch;
+            forget_lost_claims(ours.lost_workers.as_deref_mut());
         }
     }
 }
 
+/// Removes the epochs of the claims of lost workers.
+fn forget_lost_claims(lost: Option<&mut LostWorkers>) {
+    lost.into_iter().flat_map(|lost| &mut lost.latest).for_each(|lost| lost.epoch = Epoch(0));
+}
+
 /// Returns the records without their epochs.
 fn plain(mut records: Vec<Record>) -> Vec<Record> {
+    for event in records.iter_mut().flat_map(|record| &mut record.events) {
+        if let Event::RunPaused(pause) = event {
+            forget_lost_claims(pause.lost_workers.as_mut());
+        }
+    }
     records.iter_mut().filter_map(|record| record.commit.as_mut()).for_each(|commit| commit.epoch = Epoch(0));
     records
 }
 
 fn plain_heads(heads: impl IntoIterator<Item = RunHead>) -> Vec<RunHead> {
-    heads.into_iter().map(|head| RunHead { epoch: Epoch(0), ..head }).collect()
+    let plain = |mut head: RunHead| {
+        forget_lost_claims(head.lost_workers.as_deref_mut());
+        RunHead { epoch: Epoch(0), ..head }
+    };
+    heads.into_iter().map(plain).collect()
 }
 
 /// Delivers the outbox of both stores in the order of the reference; stores number messages differently, and those of one write

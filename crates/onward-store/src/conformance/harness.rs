@@ -9,8 +9,7 @@ use onward_core::projection::Projection;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage};
 use onward_core::task::{Task, TaskOptions};
 use onward_core::{
-    CallId, CommitId, Event, Hash, Index, Log, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
-    WorkerId,
+    CallId, CommitId, Event, Hash, Index, Log, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Timestamp, WorkerId,
 };
 
 use super::{Factory, Subject, block_on};
@@ -379,12 +378,8 @@ pub async fn hand_over(store: &dyn Store, delivery: OutboxMessage) {
 }
 
 /// Returns the head without its lease, which no log contains.
-pub fn by_log(mut head: RunHead) -> RunHead {
-    head.epoch = onward_core::Epoch(0);
-    if head.status == Status::Running && head.external.is_none() {
-        head.status = Status::Pending;
-    }
-    head
+pub fn by_log(head: RunHead) -> RunHead {
+    head.without_lease()
 }
 
 /// Returns the start of a child of kind `parcel`.

@@ -27,6 +27,7 @@ pub enum RunOp {
     Input(Arc<(RunKey, Input, Body)>, ReplySlot<Appended>),
     ClaimRun(Arc<ClaimRun>, ReplySlot<ClaimedOne>),
     Release(RunKey, Epoch, ReplySlot<()>),
+    Lose(RunKey, Epoch, ReplySlot<()>),
     Report(Arc<Report>, ReplySlot<()>),
     RetryTask(TaskId, ReplySlot<()>),
 }
@@ -48,7 +49,7 @@ impl RunOp {
             RunOp::Restore(_, to) => to.clone(),
             RunOp::Input(_, to) => to.clone(),
             RunOp::ClaimRun(_, to) => to.clone(),
-            RunOp::Release(_, _, to) | RunOp::Report(_, to) | RunOp::RetryTask(_, to) => to.clone(),
+            RunOp::Release(_, _, to) | RunOp::Lose(_, _, to) | RunOp::Report(_, to) | RunOp::RetryTask(_, to) => to.clone(),
         }
     }
 
@@ -59,7 +60,7 @@ impl RunOp {
             RunOp::Restore(work, _) => &work.restore.key,
             RunOp::Input(work, _) => &work.0,
             RunOp::ClaimRun(claim, _) => &claim.run,
-            RunOp::Release(key, ..) => key,
+            RunOp::Release(key, ..) | RunOp::Lose(key, ..) => key,
             RunOp::Report(report, _) => &report.task.run,
             RunOp::RetryTask(task, _) => &task.run,
         }
@@ -87,7 +88,7 @@ impl RunOp {
             },
             // A whole log.
             RunOp::Restore(..) => usize::MAX,
-            RunOp::Release(..) | RunOp::RetryTask(..) => 0,
+            RunOp::Release(..) | RunOp::Lose(..) | RunOp::RetryTask(..) => 0,
         }
     }
 
@@ -119,6 +120,10 @@ impl RunOp {
             RunOp::Release(key, epoch, to) => {
                 let released = unit_of_work::release_run(rows, &key, epoch).await;
                 rows.settle(&to, released)
+            }
+            RunOp::Lose(key, epoch, to) => {
+                let lost = unit_of_work::lose_run(rows, &key, epoch).await;
+                rows.settle(&to, lost)
             }
             RunOp::Report(report, to) => {
                 let reported = unit_of_work::report_task(rows, Arc::unwrap_or_clone(report)).await;

@@ -7,8 +7,8 @@
 
 use onward_core::{Epoch, RunKey, Status, WorkerId};
 
-use super::append::append_input;
-use super::{Rows, RunRef, require, settle};
+use super::append::{append_input, append_outcome};
+use super::{RowError, RowRequest, Rows, RunRef, require, settle};
 use crate::durable::ClaimRun;
 use crate::{ClaimRuns, ClaimedOne, ClaimedRun, StoreError};
 
@@ -63,13 +63,57 @@ pub(super) fn claim<R: Rows>(rows: &mut R, run: RunRef, worker: &WorkerId) -> Op
     Some(ClaimedRun { head, records: None })
 }
 
-/// Releases the lease of a claim, unless it is lost.
+/// Releases the lease of a claim. If it is lost, its worker does not count as lost any more (CW3).
 pub async fn release_run<R: Rows>(rows: &mut R, key: &RunKey, epoch: Epoch) -> Result<(), R::Error> {
     let Some(run) = rows.load_run(key).await? else { return Ok(()) };
-    if rows.set().runs[run].head.epoch == epoch {
-        rows.set().change(run).lease = None;
+    let loaded = &mut rows.set().runs[run];
+    let (is_found, is_current) = (loaded.head.find_worker(epoch), loaded.head.epoch == epoch);
+    loaded.is_head_changed |= is_found;
+    if is_found || is_current {
+        let loaded = rows.set().change(run);
+        loaded.lease.take_if(|_| is_current);
         settle(rows, run);
         rows.save().await?;
     }
     Ok(())
+}
+
+/// Ends the lease of a claim whose worker is gone.
+pub async fn lose_run<R: Rows>(rows: &mut R, key: &RunKey, epoch: Epoch) -> Result<(), R::Error> {
+    let Some(run) = rows.load_run(key).await? else { return Ok(()) };
+    let loaded = &rows.set().runs[run];
+    if loaded.head.epoch == epoch && loaded.lease.is_some() {
+        lose_worker(rows, run).await?;
+        rows.save().await?;
+    }
+    Ok(())
+}
+
+/// Ends the lease of a run whose worker is gone; the caller saves.
+pub(super) async fn lose_worker<R: Rows>(rows: &mut R, run: RunRef) -> Result<(), R::Error> {
+    let loaded = rows.set().change(run);
+    if let Some(worker) = loaded.lease.take() {
+        let epoch = loaded.head.epoch;
+        count_lost_worker(rows, run, &worker, epoch).await?;
+    }
+    settle(rows, run);
+    Ok(())
+}
+
+/// Counts a lost worker, and pauses the run if it was the last one that the run may lose (CW1). The caller settles the run.
+pub async fn count_lost_worker<R: Rows>(rows: &mut R, run: RunRef, worker: &WorkerId, epoch: Epoch) -> Result<(), R::Error> {
+    let now = rows.input_time(run);
+    let pause_after = rows.set().pause_after_lost_workers;
+    let loaded = &mut rows.set().runs[run];
+    let before = loaded.head.lost_workers.clone();
+    let pause = loaded.head.lose_worker(worker, epoch, now, pause_after);
+    if loaded.head.lost_workers != before {
+        rows.set().change(run).is_head_changed = true;
+    }
+    let Some(pause) = pause else { return Ok(()) };
+    // A pause changes all of them. If they are damaged, the run is paused when it loses its next worker.
+    match rows.load(run, RowRequest::TimersAndTasks).await {
+        Ok(()) => append_outcome(rows, run, pause, None).await.map(drop),
+        Err(error) => error.refusal().map(drop),
+    }
 }

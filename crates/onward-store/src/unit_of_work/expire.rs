@@ -1,8 +1,9 @@
 //! Time-driven changes: timers, task timeouts, expired worker sessions.
 
+use super::Rows;
 use super::append::append_outcome;
+use super::claim::lose_worker;
 use super::tasks::end_attempt;
-use super::{Rows, settle};
 use crate::Expired;
 
 /// Processes what is due, at most `limit` of each; the store adds the next due time.
@@ -29,8 +30,7 @@ pub async fn expire<R: Rows>(rows: &mut R, limit: usize) -> Result<Expired, R::E
 
     let (freed, workers_lost) = rows.end_sessions(limit).await?;
     for run in freed.found {
-        rows.set().change(run).lease = None;
-        settle(rows, run);
+        lose_worker(rows, run).await?;
     }
     rows.save().await?;
 

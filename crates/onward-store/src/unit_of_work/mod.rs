@@ -25,7 +25,7 @@ use onward_core::task::Task;
 use onward_core::{CallId, Epoch, Record, RunKey, Status, Timestamp};
 
 pub use append::{append_input, commit, start_run};
-pub use claim::{claim_run, claim_runs, release_run};
+pub use claim::{claim_run, claim_runs, count_lost_worker, lose_run, release_run};
 pub use expire::expire;
 pub use restore::{put_rows, restore_run};
 pub use table::Table;
@@ -108,7 +108,7 @@ pub trait Rows: Sized {
     /// Finds tasks that timed out.
     async fn due_tasks(&mut self, limit: usize) -> Result<Due<(RunRef, QueuedTask)>, Self::Error>;
 
-    /// Ends expired sessions. Returns the runs that their workers held, and the number of sessions.
+    /// Ends expired sessions. Returns the runs that their workers held, with their leases, and the number of sessions.
     async fn end_sessions(&mut self, limit: usize) -> Result<(Due<RunRef>, usize), Self::Error>;
 
     /// Saves what changed, so that later reads of the store see it. A store that saves a whole batch at its end and reads its

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use onward_core::ledger::{LedgerKey, LedgerSum};
+use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{OutboxMessage, Wait};
 use onward_core::task::Task;
 use onward_core::{CallId, Event, Hash, Index, Record, RunHead, RunKey, Timestamp, WorkerId};
@@ -36,6 +37,8 @@ pub struct WorkingSet<X, B> {
     pub record_count: usize,
     /// The last number given to rows that must keep their order.
     pub order: i64,
+    /// The number of workers that a run loses in a row before it is paused; 0 is no limit.
+    pub pause_after_lost_workers: u32,
 }
 
 /// The stored form of a record.
@@ -66,6 +69,8 @@ pub struct LoadedRun<X, B> {
     pub ready: Option<i64>,
     pub is_changed: bool,
     pub is_touched: bool,
+    /// The head changed without a record: its workers were lost or found (CW4).
+    pub is_head_changed: bool,
     pub records: Vec<NewRecord<B>>,
     /// The final heads of generations that ended since the last save.
     pub past: Vec<RunHead>,
@@ -123,6 +128,7 @@ impl<X, B> LoadedRun<X, B> {
             ready,
             is_changed: false,
             is_touched: false,
+            is_head_changed: false,
             records: Vec::new(),
             past: Vec::new(),
             input_hash: None,
@@ -174,6 +180,7 @@ impl<X, B> WorkingSet<X, B> {
             sessions: BTreeMap::new(),
             record_count: 0,
             order: 0,
+            pause_after_lost_workers: PAUSE_AFTER_LOST_WORKERS,
         }
     }
 

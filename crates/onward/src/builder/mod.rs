@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use defaults::Defaults;
+use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::{Name, Namespace, WorkerId};
 use onward_runtime::{Client, Options, Runtime, WorkerConnection, WorkerProfile};
 use onward_store::MemoryStore;
@@ -71,6 +72,7 @@ pub struct Builder {
     /// The registration that `.version(..)`, `.previous(..)` and `.schema(..)` apply to.
     latest: Option<Latest>,
     options: Options,
+    pause_after_lost_workers: u32,
     worker: WorkerOptions,
     runs_max: usize,
     queues: Vec<Option<Name>>,
@@ -146,6 +148,7 @@ impl Builder {
             registry: Registry::default(),
             latest: None,
             options: Options::default(),
+            pause_after_lost_workers: PAUSE_AFTER_LOST_WORKERS,
             worker,
             runs_max: 10_000,
             queues: vec![None],
@@ -412,6 +415,13 @@ impl Builder {
         self
     }
 
+    /// Sets how often the process may die in a row while it executes a run, without a commit in between, before the run is paused
+    /// as `worker_crashed`; default 3, and 0 never pauses. Applies to a directory; other stores have an option of that name.
+    pub fn pause_after_lost_workers(mut self, count: u32) -> Builder {
+        self.pause_after_lost_workers = count;
+        self
+    }
+
     /// Adds a queue whose tasks this process executes, in addition to the default queue.
     pub fn queue(mut self, queue: &str) -> Builder {
         self.queues.extend(self.registry.name(queue).map(Some));
@@ -512,7 +522,7 @@ impl Builder {
                 join(runtime, profile, &self.registry, true, None).await?
             }
             Backend::Directory(directory) => {
-                let store = open_embedded(directory, self.clock.clone()).await?;
+                let store = open_embedded(directory, self.clock.clone(), self.pause_after_lost_workers).await?;
                 let runtime = Runtime::new(store.clone(), self.clock.clone(), self.options);
                 join(runtime, profile, &self.registry, true, Some(store)).await?
             }
@@ -595,9 +605,13 @@ fn start_worker(
     Worker::start(connection, Arc::new(registry), shared, options, on_demand).map_err(Error::Threads)
 }
 
-async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
-    let options =
-        onward_store_embedded::Options { clock, workers_inside: onward_store_embedded::WorkersInside::All, ..Default::default() };
+async fn open_embedded(
+    directory: PathBuf,
+    clock: Arc<dyn Clock>,
+    pause_after_lost_workers: u32,
+) -> Result<Arc<dyn Store>, Error> {
+    let workers_inside = onward_store_embedded::WorkersInside::All;
+    let options = onward_store_embedded::Options { clock, workers_inside, pause_after_lost_workers, ..Default::default() };
     let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, options));
     let store = open.await.expect("opening a directory does not panic")?;
     Ok(Arc::new(store))

@@ -47,7 +47,12 @@ impl FlowShell {
     /// # Errors
     /// Fails if the flow cannot run, with the problems; `onward_flow::document::check` lists those of a document with lines.
     pub fn new(flow: &Flow) -> Result<FlowShell, Vec<PlanProblem>> {
-        Ok(FlowShell { plan: Arc::new(Plan::new(flow)?), runs: Mutex::default() })
+        Plan::new(flow).map(FlowShell::of)
+    }
+
+    /// Plays the runs of a prepared flow, whose limits may be smaller than those of the format.
+    pub fn of(plan: Plan) -> FlowShell {
+        FlowShell { plan: Arc::new(plan), runs: Mutex::default() }
     }
 
     fn runs(&self) -> MutexGuard<'_, HashMap<u64, FlowRun>> {

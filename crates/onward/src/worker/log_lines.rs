@@ -53,5 +53,6 @@ fn code(reason: PauseReason) -> &'static str {
         PauseReason::BudgetExhausted => "budget_exhausted",
         PauseReason::SegmentTooLong => "segment_too_long",
         PauseReason::ApprovalNeeded => "approval_needed",
+        PauseReason::WorkerCrashed => "worker_crashed",
     }
 }

@@ -34,6 +34,7 @@ mod namespaces;
 mod outside;
 mod parallel;
 mod pausing;
+mod poison;
 mod questions;
 mod reopening;
 mod replays;

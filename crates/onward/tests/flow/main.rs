@@ -5,6 +5,7 @@
 
 mod actions;
 mod memos;
+mod random;
 mod requests;
 mod research;
 mod versions;

@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward::prelude::*;
-use onward::{Onward, TaskStatus};
+use onward::{BlockReason, Onward, TaskStatus};
+use onward_core::Status;
+use onward_core::event::PauseReason;
 
+use crate::proxy::{Faults, Proxy};
 use crate::site::{DEADLINE, Site, eventually};
 
 /// Not a test, but the worker process of those below, which run this binary again.
@@ -131,19 +134,66 @@ async fn work_that_never_ends_is_given_up_after_its_time() {
     assert_eq!((hangs.view().await.unwrap().attempts, supervisor.deaths.load(Ordering::SeqCst)), (2, 0));
 }
 
-/// F23: a workflow that kills its process affects only that process; the server and other kinds continue.
+/// F23, CW1: a workflow that kills its process affects only that process; the server and other kinds continue, and the run is
+/// paused when it has killed three.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_workflow_that_kills_its_process_leaves_the_server_and_the_others_alone() {
+async fn a_workflow_that_kills_its_process_is_paused_and_the_others_go_on() {
     let site = Site::memory().await;
     let url = format!("http://{}", site.address);
     let supervisor = Supervisor::start(&url);
     let client = Onward::connect(&url).start().await.unwrap();
     let killer = client.start::<(), _>("kills", &()).await.unwrap();
-    eventually("it kills", async || (supervisor.deaths.load(Ordering::SeqCst) >= 2).then_some(())).await;
     let good = client.task::<u32, _>("good", &1).await.unwrap();
-    killer.terminate("it kills its worker").await.unwrap();
+    let is_paused = async || {
+        let view = killer.view().await.ok()?;
+        (view.head.status == Status::Paused).then_some(view)
+    };
+    let view = eventually("it is paused", is_paused).await;
+    let (pause, deaths) = (view.pause.unwrap(), supervisor.deaths.load(Ordering::SeqCst));
+    let lost = pause.lost_workers.unwrap();
+    assert_eq!((pause.reason, lost.count, lost.latest.len()), (PauseReason::WorkerCrashed, 3, 3));
+    assert!(lost.latest.iter().all(|lost| !lost.worker.as_str().contains(':')), "as the workers call themselves: {lost:?}");
     assert_eq!(good.result().await.unwrap(), 2);
-    let deaths = supervisor.deaths.load(Ordering::SeqCst);
     assert_eq!(client.task::<u32, _>("good", &2).await.unwrap().result().await.unwrap(), 3);
+    let blocked_on = killer.blocked_on().await.unwrap();
+    assert_eq!((blocked_on[0].why, blocked_on[0].lost_workers), (BlockReason::WorkerCrashed, 3));
     assert!(supervisor.deaths.load(Ordering::SeqCst) <= deaths + 1, "no worker dies of it any more");
+    // A person who resumes it without a fix loses three more.
+    killer.resume().await.unwrap();
+    eventually("it is paused again", is_paused).await;
+    assert!(supervisor.deaths.load(Ordering::SeqCst) >= deaths + 2);
+    killer.terminate("it kills its worker").await.unwrap();
+}
+
+/// CW3: a worker that is cut off for longer than its lease and comes back has not crashed, however often.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_comes_back_after_its_lease_casts_no_suspicion_on_its_runs() {
+    let site = Site::memory().await;
+    let proxy = Proxy::new(site.address, 0).await;
+    let (began, mut begins) = tokio::sync::mpsc::unbounded_channel();
+    let slow = move |ctx: Ctx, (): ()| {
+        let began = began.clone();
+        async move {
+            let step = async || {
+                let _ = began.send(());
+                std::future::pending::<Result<()>>().await
+            };
+            ctx.step("slow", step).await
+        }
+    };
+    let worker = Onward::connect(&proxy.url).workflow("slow", slow).start().await.unwrap();
+    let client = Onward::connect(site.url()).start().await.unwrap();
+    let run = client.start::<(), _>("slow", &()).id("r").await.unwrap();
+    for _ in 0..5 {
+        begins.recv().await.unwrap();
+        proxy.set(Faults { refuse: true, ..Faults::default() });
+        proxy.cut();
+        let is_lost = async || (run.view().await.ok()?.head.status == Status::Pending).then_some(());
+        eventually("its lease is over", is_lost).await;
+        proxy.heal();
+    }
+    begins.recv().await.unwrap();
+    let head = run.view().await.unwrap().head;
+    assert_eq!((head.status, head.lost_workers), (Status::Running, None));
+    worker.shutdown().await;
 }

@@ -265,6 +265,9 @@ pub fn format_pause(pause: &RunPaused) -> String {
     if !pause.message.is_empty() && pause.divergence.is_none() {
         table.row(cells!["message", pause.message]);
     }
+    for lost in pause.lost_workers.iter().flat_map(|lost| &lost.latest) {
+        table.row(cells!["lost worker", format!("{} at {}", lost.worker, lost.at)]);
+    }
     if let Some(report) = &pause.divergence {
         table.row(cells!["at event", report.index]);
         table.row(cells!["recorded", Cell::new(&report.recorded).paint(Style::green)]);
@@ -285,6 +288,7 @@ fn reason(pause: &RunPaused) -> &'static str {
         PauseReason::BudgetExhausted => "the budget is exhausted",
         PauseReason::ApprovalNeeded => "the run continues from a copy, and its approvals must be decided again",
         PauseReason::SegmentTooLong => "too many events were recorded without a checkpoint",
+        PauseReason::WorkerCrashed => "its workers were lost one after the other while they executed it",
         PauseReason::EffectAbandoned => "the code abandoned a call that may have had an effect, or an approval that was decided",
     }
 }

@@ -4,7 +4,7 @@
 //! the code does.
 
 use crate::log::event::{MemoAsked, MemoRequested, MemoReturned, MemoSettled};
-use crate::run::memo::MemoCaller;
+use crate::run::memo::{MemoCaller, MemoScope};
 use crate::run::{Effect, Input, OutboxMessage, RunHead};
 use crate::{CallId, Event, Index, Payload, RunKey, Timestamp, message};
 
@@ -118,6 +118,19 @@ impl RunHead {
     /// Returns true if the call at `call_id` waits for a cell.
     pub(in crate::run) fn asks_memo(&self, call_id: &CallId) -> bool {
         self.memos.iter().any(|memo| memo.requested.call_id == *call_id && memo.grant.is_none())
+    }
+
+    /// Returns the memos that these next events of the code request or fill, each with its call. Admission does not know
+    /// the worker, so the server compares the memos with its rights (MM8).
+    pub fn used_memos<'a>(&'a self, events: &'a [Event]) -> impl Iterator<Item = (&'a CallId, MemoScope)> {
+        events.iter().filter_map(|event| match event {
+            Event::MemoRequested(requested) => Some((&requested.call_id, requested.scope)),
+            Event::MemoStored(stored) => {
+                let memo = self.memos.iter().find(|memo| memo.requested.call_id == stored.call_id)?;
+                Some((&stored.call_id, memo.requested.scope))
+            }
+            _ => None,
+        })
     }
 
     fn memo_caller(&self, call_id: &CallId) -> MemoCaller {

@@ -7,6 +7,8 @@ use onward_store::payloads;
 use onward_wire::worker as wire;
 use onward_wire::worker::{ReplyOutcome, ServerFrame, WorkerFrame};
 
+use crate::auth::bounds::Bounds;
+
 use super::{Ending, Session, SessionState};
 
 /// Maximum number of frames in one message, and the payload size in bytes at which it is full.
@@ -37,6 +39,14 @@ impl Connection {
         }
         drop(state);
         session.handle(frame);
+    }
+
+    /// Takes over the bounds of the key, which may have changed since the hello.
+    pub fn set_bounds(&self, bounds: Bounds) {
+        let mut state = self.session.lock();
+        if state.served == Some(self.number) {
+            state.bounds = bounds;
+        }
     }
 
     /// Returns the next frames for the worker; `None` if a later connection is served or the session has ended.

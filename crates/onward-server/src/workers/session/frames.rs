@@ -133,7 +133,7 @@ impl Session {
     fn commit(self: &Arc<Session>, request: u64, commit: Commit) {
         let (key, generation, epoch) = (commit.key.clone(), commit.generation, commit.epoch);
         if self.holds(&key, epoch) {
-            let committed = self.local.commit(commit);
+            let committed = self.commit_within_bounds(commit);
             return self.answer(request, async move {
                 let committed = committed.await?;
                 Ok((ReplyOutcome::Committed(committed), committed.status.is_closed().then_some((key, epoch))))

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::event::LostWorker;
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, RunKey, WorkerId};
 use onward_runtime::{Adoption, WorkerConnection};
@@ -11,7 +12,9 @@ use onward_store::{Consequence, StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
-use super::{Connection, GivenTask, PAGE, Session, SessionState, is_same_owner, known_as};
+use crate::auth::bounds::Bounds;
+
+use super::{Connection, GivenTask, PAGE, Session, SessionState};
 
 /// Pause before another try to adopt a task, if the store is unavailable.
 const ADOPTION_PAUSE: Duration = Duration::from_millis(200);
@@ -35,7 +38,7 @@ struct Compared {
     undelivered_tasks: BTreeSet<(TaskId, u64)>,
     /// Those of the tasks that cannot have started (V7).
     not_started: BTreeSet<(TaskId, u64)>,
-    /// Runs that only the worker has: given by a server that is gone, or lost since.
+    /// Runs that only the worker has, or had until it dropped them: given by a server that is gone, or lost since.
     unconfirmed_runs: Vec<(RunKey, Epoch)>,
     /// The tasks that the worker has, also those of this session: the worker may have been at another server in between, which
     /// has adopted them, and not know it (K10).
@@ -44,7 +47,7 @@ struct Compared {
 
 impl Session {
     /// Opens a connection, reports what the worker has lost, and sends the inputs that it has missed.
-    pub fn connect(self: &Arc<Session>, hello: &wire::Hello) -> Result<Connection, NotServed> {
+    pub fn connect(self: &Arc<Session>, hello: &wire::Hello, bounds: Bounds) -> Result<Connection, NotServed> {
         let mut state = self.lock();
         if state.over {
             return Err(NotServed::Over);
@@ -59,11 +62,12 @@ impl Session {
         // sent again.
         state.cut_off();
         (state.served, state.counted, state.reports_steps) = (Some(number), hello.connection, hello.reports_steps);
+        state.bounds = bounds;
         self.local.set_present(true);
         state.enqueue(ServerFrame::Welcome(self.welcome()));
         let received = hello.received.as_ref();
         let before =
-            received.map(|received| known_as(&self.namespace, &hello.worker, self.credential.as_deref(), received.session));
+            received.map(|received| hello.worker.in_session(&self.namespace, self.credential.as_deref(), received.session));
         let compared = Compared { before, ..state.compare(self.id, hello) };
         drop(state);
         let session = self.clone();
@@ -121,14 +125,26 @@ impl Session {
     }
 
     /// Releases the runs that the store still has with an earlier session of this worker, so that another worker gets them at
-    /// once. The worker names the session, and its id includes the credential (Q9).
+    /// once, and those that it counts as lost with this worker (CW3). The worker names the session, and its id includes the
+    /// credential (Q9).
     async fn release_unconfirmed(&self, before: Option<WorkerId>, unconfirmed: Vec<(RunKey, Epoch)>) {
         let Some(before) = before.filter(|_| !unconfirmed.is_empty()) else { return };
         let store = self.runtime().store();
         let Ok(leases) = store.list_leases(before).await else { return };
-        for (run, epoch) in unconfirmed.into_iter().filter(|lease| leases.contains(lease)) {
-            drop(store.release_run(run, epoch).await);
+        for lease in unconfirmed {
+            if leases.contains(&lease) || self.is_counted_lost(&lease.0, lease.1).await {
+                drop(store.release_run(lease.0, lease.1).await);
+            }
         }
+    }
+
+    /// Returns whether a run of this namespace counts this worker as lost under that claim. The head of the run has the id that
+    /// the worker chose, which no other worker has.
+    async fn is_counted_lost(&self, run: &RunKey, epoch: Epoch) -> bool {
+        let chosen = self.local.id().chosen_name();
+        let is_its = |lost: &LostWorker| lost.epoch == epoch && lost.worker == chosen;
+        let Ok(Some(head)) = self.runtime().store().read_run(run.clone(), None).await else { return false };
+        run.namespace == self.namespace && head.lost_workers.is_some_and(|lost| lost.latest.iter().any(is_its))
     }
 
     /// Adopts a task; tries again while the store is unavailable, because the worker continues to execute it.
@@ -146,7 +162,7 @@ impl Session {
 
     /// Adopts a task that an earlier server gave to this worker, if the store still has it so (Q7).
     pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u64) -> Result<Adoption, StoreError> {
-        let adoption = self.local.adopt_task(task, claim, |holder| is_same_owner(holder, self.local.id())).await?;
+        let adoption = self.local.adopt_task(task, claim, |holder| holder.is_same_owner(self.local.id())).await?;
         // A task that this session offered is certainly with the worker now, too.
         let given = GivenTask { claim, offer: 0 };
         if adoption == Adoption::Adopted
@@ -214,6 +230,8 @@ impl SessionState {
                 self.enqueue(ServerFrame::RunLost(wire::RunLost { run: held.run.clone(), epoch: held.epoch }));
             }
         }
+        let dropped = hello.dropped.iter().map(|dropped| (dropped.run.clone(), dropped.epoch));
+        compared.unconfirmed_runs.extend(dropped.filter(|(run, epoch)| self.runs.get(run) != Some(epoch)));
         for held in &hello.tasks {
             let one = (held.task.clone(), held.claim);
             compared.undelivered_tasks.remove(&one);

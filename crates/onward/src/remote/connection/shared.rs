@@ -52,6 +52,8 @@ pub(super) struct State {
     /// By number, so that they are sent again in their order (Y1).
     pub requests: BTreeMap<u64, Request>,
     pub held: HashMap<RunKey, HeldRun>,
+    /// Claims that were dropped since the last welcome (CW3).
+    pub dropped: Vec<wire::DroppedRun>,
     pub held_tasks: BTreeMap<(TaskId, u64), Arc<Notify>>,
     pub runs: VecDeque<ClaimedRun>,
     /// Runs that were claimed by id, and their waiting callers.
@@ -199,6 +201,7 @@ impl Shared {
             task_limits: self.profile.task_limits.iter().map(limit).collect(),
             received: state.received.clone(),
             reports_steps: true,
+            dropped: state.dropped.clone(),
         }
     }
 
@@ -207,6 +210,7 @@ impl Shared {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.welcomed = true;
+        state.dropped.clear();
         state.last_seen_at = state.beat.take().map(|(_, sent_at)| sent_at).or(state.last_seen_at);
         if state.received.as_ref().is_none_or(|received| received.session != welcome.session) {
             state.received = Some(wire::Received { session: welcome.session, offer: 0 });

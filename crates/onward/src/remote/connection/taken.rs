@@ -168,6 +168,8 @@ impl Shared {
     pub fn lose_all(self: &Arc<Shared>) {
         let mut state = self.lock();
         let (held, mut held_tasks) = (std::mem::take(&mut state.held), std::mem::take(&mut state.held_tasks));
+        let dropped = held.iter().map(|(run, held)| wire::DroppedRun { run: run.clone(), epoch: held.epoch });
+        state.dropped.extend(dropped);
         state.runs.clear();
         let waiting = std::mem::take(&mut state.tasks);
         for task in &waiting {

@@ -237,6 +237,7 @@ impl Store for DyingStore {
         claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>, |claimed| !claimed.is_empty();
         claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne, |_| true;
         release_run(run: RunKey, epoch: Epoch) -> (), |()| true;
+        lose_run(run: RunKey, epoch: Epoch) -> (), |()| true;
         claim_tasks(request: ClaimTasks) -> Vec<Task>, |claimed| !claimed.is_empty();
         retry_task(task: TaskId) -> (), |()| true;
         delete_runs(delete: Delete) -> u64, |deleted| *deleted > 0;

@@ -3,6 +3,7 @@
 //! `workflows` has the code that made them and must stay compatible with them; `recording` has the events of each.
 
 mod recording;
+mod schedule;
 mod workflows;
 
 use std::collections::BTreeSet;
@@ -21,7 +22,11 @@ struct Golden {
 
 macro_rules! golden {
     ($($recorded:ident by $workflow:ident,)*) => {
-        &[Golden { name: "cell", record: recording::cell, replay: recording::read_cell }, Golden { name: "external", record: recording::external, replay: recording::read_external }, Golden {
+        &[Golden { name: "cell", record: recording::cell, replay: recording::read_cell }, Golden {
+            name: "schedule",
+            record: schedule::schedule,
+            replay: schedule::read_schedule,
+        }, Golden { name: "external", record: recording::external, replay: recording::read_external }, Golden {
             name: "agent",
             record: recording::agent,
             replay: |log| Replay::new("test", log).dep(true).against_agent(workflows::agent),
@@ -136,7 +141,7 @@ fn a_recorded_log_replays_against_its_code() {
 #[test]
 fn a_recorded_log_does_not_replay_against_other_code() {
     // A branch from outside is decided without code.
-    let of_no_code = ["open", "terminated", "external", "branched", "cell"];
+    let of_no_code = ["open", "terminated", "external", "branched", "cell", "schedule"];
     for stored in STORED.iter().filter(|stored| !of_no_code.contains(&stored.golden.name)) {
         assert!(Replay::new("test", &stored.log()).against(workflows::waiting).is_err(), "{}", stored.golden.name);
     }
@@ -175,6 +180,7 @@ every_event! {
     RetryRequested RunForked ResultRequested AttributeSet
     ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted ChildAwaited BranchRequested BudgetSet
     ChildSettled MemoRequested MemoAnswered MemoStored MemoReleased MemoAsked MemoSettled MemoReturned MemoInvalidated
+    ScheduleDecided
 }
 
 #[test]

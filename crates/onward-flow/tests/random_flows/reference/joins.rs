@@ -7,7 +7,7 @@ use onward_flow::document::{Join, JoinCount, JoinWord, Next, Step};
 use onward_flow::machine::{CallRequest, FlowFailure};
 use serde_json::{Map, Value};
 
-use super::{Context, Failed, LIMITS, Over, PathRef, find, set, state_bytes, work};
+use super::{Context, Failed, Over, PathRef, find, set, state_bytes, work};
 
 /// Returns whether a step of the list can join a branch of this name.
 pub fn may_join(list: &[Step], branch: &str) -> bool {
@@ -90,8 +90,8 @@ pub async fn join(flow: &Rc<Context<'_>>, path: &PathRef, step: &Step, join: &Jo
     branches.iter().for_each(|branch| cancel(flow, branch));
     let states = result?;
     let bytes: usize = states.values().filter_map(Value::as_object).map(state_bytes).sum();
-    if bytes > LIMITS.state_bytes {
-        let message = format!("the states of the branches have {bytes} bytes, more than {}", LIMITS.state_bytes);
+    if bytes > flow.limits.state_bytes {
+        let message = format!("the states of the branches have {bytes} bytes, more than {}", flow.limits.state_bytes);
         return Err(FlowFailure::permanent("value_too_large", message));
     }
     for (name, source) in &join.take {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use onward_flow::document::{
-    self, Action, AllEdges, Catch, Each, Edge, Flow, Input, Join, JoinCount, JoinWord, Known, Next, OneOrMany, Retry,
-    RetryPolicy, Severity, Span, Step, Switch, Undo,
+    self, Action, AllEdges, Catch, Each, Edge, Flow, Input, Join, JoinCount, JoinWord, Known, Memo, MemoRule, MemoScope, Next,
+    OneOrMany, Retry, RetryPolicy, Severity, Span, Step, Switch, Undo,
 };
 use serde_json::{Value, json};
 
-use crate::random::Random;
+use super::random::Random;
 
 /// The names of the state that have numbers in every flow.
 const NUMBERS: [&str; 3] = ["n0", "n1", "n2"];
@@ -28,10 +28,15 @@ pub struct Generator {
     item: Option<&'static str>,
 }
 
-/// Makes a flow.
+/// Makes a flow of up to 20 steps.
 pub fn flow(seed: u64) -> Flow {
+    of_size(seed, 3, 20)
+}
+
+/// Makes a flow of about `least` to `most` steps.
+pub fn of_size(seed: u64, least: usize, most: usize) -> Flow {
     let mut random = Random::of(seed, "flow");
-    let left = 3 + random.below(18);
+    let left = least + random.below(most + 1 - least);
     Generator { random, steps: 0, left, item: None }.flow()
 }
 
@@ -191,6 +196,9 @@ impl Generator {
         if step.set.is_none() {
             self.time(&mut step);
         }
+        if step.task.is_some() || step.action.is_some() || (step.prompt.is_some() && step.agent.is_none()) {
+            step.memo = self.memo(&step.name);
+        }
         if self.random.chance(20) {
             step.on_failure = Some(self.undo());
         }
@@ -298,6 +306,19 @@ impl Generator {
         }
         if self.random.chance(25) {
             step.timeout = Some(Span::from_ms(4_000));
+        }
+    }
+
+    fn memo(&mut self, step: &str) -> Option<Memo> {
+        let ttl = Span::from_ms(if self.random.chance(50) { 3_600_000 } else { 2_000 });
+        match self.random.below(10) {
+            0 => Some(Memo::For(ttl)),
+            1 => {
+                let scope = if self.random.chance(50) { MemoScope::Namespace } else { MemoScope::Tree };
+                let key = self.random.chance(70).then(|| format!("{step}/{}", self.text()));
+                Some(Memo::Rule(MemoRule { ttl, key, scope }))
+            }
+            _ => None,
         }
     }
 

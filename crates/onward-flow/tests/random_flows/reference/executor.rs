@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use onward_flow::machine::{Call, CallId, CallRequest};
+use onward_flow::machine::{Call, CallId, CallMemo, CallRequest};
 use serde_json::Value;
 
 use super::Failed;
@@ -104,13 +104,18 @@ impl<'f> Executor<'f> {
 
     /// Makes a call when it is polled first, and cancels it when it is dropped without an answer.
     pub fn call(&self, label: String, request: CallRequest) -> CallFuture<'_, 'f> {
-        CallFuture { executor: self, call: Some((label, request)), id: None }
+        self.memo_call(label, request, None)
+    }
+
+    /// Makes a call like [`Executor::call`], with a memo.
+    pub fn memo_call(&self, label: String, request: CallRequest, memo: Option<CallMemo>) -> CallFuture<'_, 'f> {
+        CallFuture { executor: self, call: Some((label, request, memo)), id: None }
     }
 }
 
 pub struct CallFuture<'e, 'f> {
     executor: &'e Executor<'f>,
-    call: Option<(String, CallRequest)>,
+    call: Option<(String, CallRequest, Option<CallMemo>)>,
     id: Option<CallId>,
 }
 
@@ -120,11 +125,11 @@ impl Future for CallFuture<'_, '_> {
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Failed<Value>> {
         let executor = self.executor;
         let mut calls = executor.calls.borrow_mut();
-        if let Some((label, request)) = self.call.take() {
+        if let Some((label, request, memo)) = self.call.take() {
             let id = calls.made;
             calls.made += 1;
             calls.open.insert(id, (executor.current.get(), None));
-            calls.new.push(Call { id, label, request, memo: None });
+            calls.new.push(Call { id, label, request, memo });
             self.id = Some(id);
         }
         let Some(id) = self.id else { panic!("a call is polled after its answer") };

@@ -49,6 +49,7 @@ pub struct Reference<'f> {
 /// What all paths share.
 struct Context<'f> {
     flow: &'f Flow,
+    limits: MachineLimits,
     executor: Executor<'f>,
     inputs: Value,
     run: Value,
@@ -65,6 +66,7 @@ struct Context<'f> {
 /// A path: the run itself or a branch.
 struct Path {
     task: usize,
+    limits: MachineLimits,
     name: String,
     is_fork: bool,
     parent: Option<PathRef>,
@@ -88,10 +90,11 @@ enum Over {
 type PathRef = Rc<RefCell<Path>>;
 
 impl<'f> Reference<'f> {
-    pub fn start(flow: &'f Flow, input: Value, id: &str) -> (Reference<'f>, Turn) {
+    pub fn start(flow: &'f Flow, input: Value, id: &str, limits: MachineLimits) -> (Reference<'f>, Turn) {
         let inputs = inputs(flow, input);
         let context = Rc::new(Context {
             flow,
+            limits,
             executor: Executor::default(),
             inputs: inputs.clone().unwrap_or_default(),
             run: json!({ "id": id }),
@@ -210,6 +213,7 @@ fn start_path<'f>(
     let (state, error) = parent.map(|parent| (parent.borrow().state.clone(), parent.borrow().error.clone())).unwrap_or_default();
     let path = Path {
         task: 0,
+        limits: flow.limits,
         name,
         is_fork,
         parent: parent.cloned(),
@@ -234,8 +238,8 @@ fn check_room(flow: &Context<'_>, branches: usize) -> Failed<()> {
         let path = path.borrow();
         path.parent.is_none() || (!path.is_gone && (path.over.is_none() || path.may_be_joined))
     };
-    if flow.paths.borrow().iter().filter(is_there).count() + branches > LIMITS.paths {
-        let message = format!("more than {} branches at the same time", LIMITS.paths);
+    if flow.paths.borrow().iter().filter(is_there).count() + branches > flow.limits.paths {
+        let message = format!("more than {} branches at the same time", flow.limits.paths);
         return Err(FlowFailure::permanent("too_many_branches", message));
     }
     Ok(())
@@ -244,14 +248,15 @@ fn check_room(flow: &Context<'_>, branches: usize) -> Failed<()> {
 /// Sets a name of the state, which is limited in size.
 fn set(path: &PathRef, name: &str, value: Value) -> Failed<()> {
     let too_large = |message: String| Err(FlowFailure::permanent("value_too_large", message));
-    if depth(&value) > LIMITS.depth {
-        return too_large(format!("the value of `{name}` has more than {} levels", LIMITS.depth));
+    let limits = path.borrow().limits;
+    if depth(&value) > limits.depth {
+        return too_large(format!("the value of `{name}` has more than {} levels", limits.depth));
     }
     let mut state = path.borrow().state.clone();
     state.insert(name.to_owned(), value);
     let bytes = state_bytes(&state);
-    if bytes > LIMITS.state_bytes {
-        return too_large(format!("with `{name}` the state has {bytes} bytes, more than {}", LIMITS.state_bytes));
+    if bytes > limits.state_bytes {
+        return too_large(format!("with `{name}` the state has {bytes} bytes, more than {}", limits.state_bytes));
     }
     path.borrow_mut().state = state;
     Ok(())

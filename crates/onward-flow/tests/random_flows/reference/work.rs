@@ -5,13 +5,13 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
-use onward_flow::document::{Retry, RetryPolicy, Span, Step, Undo};
+use onward_flow::document::{Memo, MemoScope, Retry, RetryPolicy, Span, Step, Undo};
 use onward_flow::expression::Scope;
-use onward_flow::machine::{CallRequest, FlowFailure, RetryRule};
+use onward_flow::machine::{CallMemo, CallRequest, FlowFailure, RetryRule};
 use serde_json::{Map, Value, json};
 
 use super::step::{is_stuck, scope};
-use super::{Context, Failed, LIMITS, PathRef, error_value, eval, render, schema_problems, text};
+use super::{Context, Failed, PathRef, error_value, eval, render, schema_problems, text};
 
 /// The future of an item that is under way.
 type OpenItem<'a> = Pin<Box<dyn Future<Output = Failed<Value>> + 'a>>;
@@ -28,8 +28,8 @@ pub async fn all_items(flow: &Rc<Context<'_>>, path: &PathRef, step: &Step) -> F
         Value::Object(items) => (true, items.into_iter().map(|(key, item)| (json!(key), item)).collect()),
         _ => return Err(FlowFailure::permanent("expression_failed", "`each.in` is neither a list nor a map")),
     };
-    if items.len() > LIMITS.items {
-        let message = format!("`each.in` has {} items, more than {}", items.len(), LIMITS.items);
+    if items.len() > flow.limits.items {
+        let message = format!("`each.in` has {} items, more than {}", items.len(), flow.limits.items);
         return Err(FlowFailure::permanent("too_many_items", message));
     }
     let mut results = vec![Value::Null; items.len()];
@@ -185,12 +185,13 @@ async fn attempt(flow: &Rc<Context<'_>>, path: &PathRef, step: &Step, label: &st
         return Ok(Value::Null);
     }
     let mut request = request(step, label, scope)?;
+    let mut memo = memo(step, scope)?;
     if step.sleep.is_some() {
         flow.executor.call(label.to_owned(), request).await?;
         return Ok(Value::Null);
     }
     for question in 1.. {
-        let mut answer = flow.executor.call(label.to_owned(), request.clone()).await?;
+        let mut answer = flow.executor.memo_call(label.to_owned(), request.clone(), memo.take()).await?;
         if step.agent.is_some()
             && let Some(Value::String(text)) = answer.get("text")
         {
@@ -288,6 +289,19 @@ fn request(step: &Step, label: &str, scope: &Scope) -> Failed<CallRequest> {
     };
     let message = "`sleep` is neither a number of seconds nor a duration";
     ms.map(|ms| CallRequest::Sleep { ms }).ok_or_else(|| FlowFailure::permanent("expression_failed", message))
+}
+
+fn memo(step: &Step, scope: &Scope) -> Failed<Option<CallMemo>> {
+    let (ttl, key, shared) = match &step.memo {
+        None => return Ok(None),
+        Some(Memo::For(ttl)) => (ttl, None, MemoScope::Namespace),
+        Some(Memo::Rule(rule)) => (&rule.ttl, rule.key.as_ref(), rule.scope),
+    };
+    let key = key.map(|key| text(key, scope)).transpose()?;
+    if key.as_ref().is_some_and(|key| !(1..=1_024).contains(&key.len())) {
+        return Err(FlowFailure::permanent("expression_failed", "the key of the memo has 1 to 1024 bytes"));
+    }
+    Ok(Some(CallMemo { ttl_ms: ttl.as_ms(), key, scope: shared }))
 }
 
 fn rule(policy: &RetryPolicy) -> RetryRule {

@@ -8,7 +8,7 @@ use onward_flow::machine::FlowFailure;
 use serde_json::Value;
 
 use super::joins::{self, join_of_fork};
-use super::{Context, Failed, LIMITS, PathRef, check_room, error_value, eval, find, is_true, set, start_path, work};
+use super::{Context, Failed, PathRef, check_room, error_value, eval, find, is_true, set, start_path, work};
 
 /// Where a path goes: a step of its list, or nowhere.
 type Place = Option<usize>;
@@ -44,11 +44,11 @@ pub async fn run<'f>(flow: Rc<Context<'f>>, path: PathRef, list: &'f [Step], mut
 
 /// Fails the flow if too many steps have begun.
 pub fn is_stuck(flow: &Context<'_>, step: &Step) -> bool {
-    let message = if *flow.begins_in_turn.borrow() > LIMITS.begins_in_turn {
+    let message = if *flow.begins_in_turn.borrow() > flow.limits.begins_in_turn {
         let advice = "put a step with a call or a wait between";
-        format!("{} steps and items have begun without waiting for a call; {advice}", LIMITS.begins_in_turn)
-    } else if *flow.begins.borrow() > LIMITS.begins {
-        format!("more than {} steps have begun", LIMITS.begins)
+        format!("{} steps and items have begun without waiting for a call; {advice}", flow.limits.begins_in_turn)
+    } else if *flow.begins.borrow() > flow.limits.begins {
+        format!("more than {} steps have begun", flow.limits.begins)
     } else {
         return false;
     };
