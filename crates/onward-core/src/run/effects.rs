@@ -63,7 +63,6 @@ pub enum Effect {
 
 /// An outbox message for another run.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "few are kept at a time, and most of them are starts")]
 pub enum OutboxMessage {
     Start(NewRun),
     Input {

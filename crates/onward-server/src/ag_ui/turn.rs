@@ -81,7 +81,7 @@ enum Progress {
     Asks,
     /// Waits for runs below, which may need a decision.
     Below,
-    Paused(RunPaused),
+    Paused(Box<RunPaused>),
     Ended(Status),
 }
 
@@ -489,7 +489,7 @@ fn awaited_children(view: &RunView) -> Vec<RunKey> {
 fn progress_of(view: &RunView) -> Progress {
     match view.head.status {
         Status::Pending | Status::Running => return Progress::Busy,
-        Status::Paused => return view.pause.clone().map_or(Progress::Busy, Progress::Paused),
+        Status::Paused => return view.pause.clone().map_or(Progress::Busy, |pause| Progress::Paused(Box::new(pause))),
         Status::Waiting => {}
         status => return Progress::Ended(status),
     }

@@ -71,7 +71,7 @@ impl Played {
             Effect::StopTimer { .. } | Effect::EndRun { .. } => Some(None),
             _ => None,
         });
-        timers.last().flatten()
+        timers.collect::<Vec<_>>().pop().flatten()
     }
 
     fn sent(&self) -> Vec<&OutboxMessage> {
