@@ -65,11 +65,9 @@ impl Call {
                 visit(of_result(&mut request.result), &run, None, &["promise"])
             }
             PutSchedule(request) => match schedule_key(request.namespace.clone(), &request.schedule) {
-                // The server renders templates.
-                Some(run) if !request.definition.target.is_template => {
-                    visit(PayloadMut::Payload(&mut request.definition.target.input), &run, None, &["input"])
-                }
-                _ => Ok(()),
+                // A template, too: the server refuses it then, instead of storing what the caller expects to be encrypted.
+                Some(run) => visit(PayloadMut::Payload(&mut request.definition.target.input), &run, None, &["input"]),
+                None => Ok(()),
             },
             // Attachments are read by the server, which passes them to models; flows are executed by it.
             PutAttachment(_) | ReadRun(_) | ReadTask(_) | CancelTask(_) | ReadBlockers(_) | ListDeleted(_) | ReadLog(_)

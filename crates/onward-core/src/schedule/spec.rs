@@ -2,7 +2,7 @@
 
 use crate::spend::budget::BudgetHead;
 use crate::time::millis;
-use crate::{Attribute, ErrorCode, ErrorInfo, Name, Payload, Timestamp, message, numbered};
+use crate::{Attribute, ErrorCode, ErrorInfo, Hash, Name, Payload, Timestamp, message, numbered};
 
 /// The maximum number of entries in each list of a specification.
 pub(super) const ENTRIES_MAX: usize = 100;
@@ -151,7 +151,8 @@ numbered! {
 impl ScheduleDefinition {
     /// Returns true if both define the same schedule, by the same or by different callers.
     pub fn is_same(&self, other: &ScheduleDefinition) -> bool {
-        (&self.target, &self.spec, &self.options, &self.granted) == (&other.target, &other.spec, &other.options, &other.granted)
+        self.target.is_same(&other.target)
+            && (&self.spec, &self.options, &self.granted) == (&other.spec, &other.options, &other.granted)
     }
 }
 
@@ -187,6 +188,14 @@ impl ScheduleOptions {
 const LATE_HINT: &str = "a server needs some time to start what is due; the default is a day";
 
 impl ScheduleTarget {
+    /// Returns true if both start the same runs. Every encryption of an input has different bytes, so inputs are compared by hash.
+    fn is_same(&self, other: &ScheduleTarget) -> bool {
+        let ScheduleTarget { kind, input, is_template, version, attributes, deadline_ms } = self;
+        (kind, is_template, version, attributes, deadline_ms)
+            == (&other.kind, &other.is_template, &other.version, &other.attributes, &other.deadline_ms)
+            && Hash::of(input) == Hash::of(&other.input)
+    }
+
     /// Refuses an input that is too long, and attributes that are too long or too many.
     pub fn check(&self) -> Result<(), SpecError> {
         if self.input.data().len() > INPUT_BYTES_MAX {

@@ -129,7 +129,7 @@ everywhere! {
         assert!(run.blocked_on().await.unwrap().iter().all(|blocker| blocker.why != BlockReason::WorkerCrashed));
         let other = onward.start::<u32, _>("fine", &5).await.unwrap();
         assert_eq!(tokio::time::timeout(DEADLINE, other.result()).await.unwrap().unwrap(), 5);
-        drop(run);
+        drop((run, other));
         onward.shutdown().await;
 
         let onward = site.builder().await.workflow("w", waits).start().await.unwrap();

@@ -8,6 +8,7 @@
 mod callers;
 mod fleet;
 mod oracle;
+mod schedules;
 mod storm;
 
 use std::sync::Arc;
