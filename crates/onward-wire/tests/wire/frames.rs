@@ -76,6 +76,7 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
             task_schemas: Vec::new(),
             received: Some(Received { session: 7, offer: 0 }),
             reports_steps: true,
+            dropped: vec![DroppedRun { run: key(), epoch: Epoch(3) }],
         }),
         WorkerFrame::Credit(Credit { runs: 3, tasks: 0 }),
         WorkerFrame::Commit(CommitRun { request: 1, commit }),
