@@ -69,7 +69,6 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
             queues: vec![String::new()],
             runs_max: 10,
             runs: vec![HeldRun { run: key(), generation: 0, epoch: Epoch(5), next_index: Index(0) }],
-            dropped: Vec::new(),
             tasks: vec![HeldTask { task: task.clone(), claim: 1 }],
             sdk: "test".to_owned(),
             connection: 2,

@@ -98,7 +98,8 @@ fn each_slot_starts_once_and_none_early_whatever_servers_die() {
         insist(&clients, async |client| client.put_schedule("past", every(Duration::from_secs(60))).await).await;
         let from = Timestamp::parse("2020-01-01T00:00:00Z").unwrap();
         let until = from.after(Duration::from_secs(60 * PAST));
-        let fill = async |client: &Onward| client.schedule("past")?.backfill(from, until).id("once").overlap(Overlap::AllowAll).await;
+        let fill =
+            async |client: &Onward| client.schedule("past")?.backfill(from, until).id("once").overlap(Overlap::AllowAll).await;
         insist(&clients, fill).await;
         storm(&mut fleet, &clients).await;
         fleet.heal();
