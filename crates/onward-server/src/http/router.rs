@@ -167,6 +167,8 @@ fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, 
             bounds.check_kind(&Name::new(request.id.as_deref().unwrap_or_default())?)?;
             return Ok(None);
         }
+        // The kind is that of the runs: checked with the verb.
+        Some("schedules") => return Ok(None),
         Some("runs" | "drive" | "agents") => request.key()?,
         Some("tasks") if !route.path.ends_with("/retry") => request.key()?,
         Some("tasks" | "approvals" | "promises") => request.call()?.run,
@@ -191,6 +193,9 @@ fn refused(route: &Route, id: Option<&str>, refusal: AuthRefusal) -> Problem {
         }
         Some("flows") => {
             return Name::new(id).map_or_else(Problem::from, |flow| RuntimeError::FlowNotFound { flow }.into());
+        }
+        Some("schedules") => {
+            return Name::new(id).map_or_else(Problem::from, |schedule| RuntimeError::ScheduleNotFound { schedule }.into());
         }
         Some("kinds") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
         Some("approvals" | "promises") => CallRef::parse(namespace, id).map(|call| call.run),

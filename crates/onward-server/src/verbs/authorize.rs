@@ -133,9 +133,9 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
 
 /// Checks that the caller may start runs of a schedule: with its kind, and with its budget, which may be higher than the caller's.
 async fn check_starts_of(server: &Server, by: &Principal, schedule: &Name) -> Result<(), Problem> {
-    by.check_also(Scope::Start, server).await?;
-    bounds::check_schedule(server, &by.caller, &by.namespace, schedule).await?;
     let definition = server.runtime().schedule_definition(&by.namespace, schedule).await?;
+    by.check_also(Scope::Start, server).await?;
+    by.caller.bounds.check_kind(&definition.target.kind)?;
     ceilings::check_granted(definition.granted.as_ref().map(|granted| granted.limit), by, server)
 }
 

@@ -126,6 +126,7 @@ fn sample(document: &Value, schema: &Value) -> Value {
             json!(vec![sample(document, &schema["items"]); usize::from(schema["minItems"] == 1)])
         }
         Some("string") if schema["pattern"].as_str().is_some_and(|pattern| pattern.contains('~')) => json!("a~0~0"),
+        Some("string") if schema["format"] == "date-time" => json!("2026-01-01T00:00:00Z"),
         Some("string") => json!("a"),
         Some("integer") => schema["minimum"].as_i64().filter(|minimum| *minimum > 0).unwrap_or(0).into(),
         Some("boolean") => json!(false),

@@ -112,6 +112,9 @@ async fn a_schedule_gives_a_key_nothing_that_it_may_not_do_itself() {
     put(&bound, &body).await.problem(403, "not_allowed");
     // Its own kind, but the schedule starts another one now.
     put(&bound, &body.replace("report", "order")).await.problem(403, "not_allowed");
+    let own = locked.send(&bound, "PUT", "/v1/schedules/own", &body.replace("report", "order")).await.expect(201);
+    assert_eq!(own["requester"], json!("bound"));
+    locked.send(&bound, "POST", "/v1/schedules/own/trigger", "{}").await.expect(202);
     for route in ["pause", "resume", "trigger"] {
         locked.send(&bound, "POST", &format!("/v1/schedules/s/{route}"), "{}").await.problem(403, "not_allowed");
     }
