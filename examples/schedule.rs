@@ -33,8 +33,8 @@ async fn main() -> anyhow::Result<()> {
     // What the clock would have started, had the schedule existed.
     let time = |text| Timestamp::parse(text).expect("a constant time");
     nightly.backfill(time("2026-03-28T00:00:00Z"), time("2026-03-31T00:00:00Z")).await?;
-    for slot in ["2026-03-28T01:00:00Z", "2026-03-29T00:00:00Z", "2026-03-30T00:00:00Z"] {
-        let run = nightly.run_at::<String>(time(slot)); // 2:00 in Berlin; summer time begins on 29 March
+    for slot in ["2026-03-28T01:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"] {
+        let run = nightly.run_at::<String>(time(slot)); // 2:00 in Berlin; 3:00 on 29 March, which has no 2:00
         println!("{}: {}", run.id(), run.result().await?);
     }
 

@@ -113,7 +113,7 @@ fn children_answer_their_parent() {
 fn a_schedule_backfills_past_days_and_starts_a_run_on_request() {
     let expected = [
         "nightly@2026-03-28T01:00:00Z: the orders of 2026-03-28",
-        "nightly@2026-03-29T00:00:00Z: the orders of 2026-03-29",
+        "nightly@2026-03-29T01:00:00Z: the orders of 2026-03-29",
         "nightly@2026-03-30T00:00:00Z: the orders of 2026-03-30",
         "triggered nightly@now:by-hand",
         "started 4, next: []",

@@ -43,7 +43,7 @@ EXAMPLES = {
     ],
     "schedule": [
         "nightly@2026-03-28T01:00:00Z: the orders of 2026-03-28",
-        "nightly@2026-03-29T00:00:00Z: the orders of 2026-03-29",
+        "nightly@2026-03-29T01:00:00Z: the orders of 2026-03-29",
         "nightly@2026-03-30T00:00:00Z: the orders of 2026-03-30",
         "triggered nightly@now:by-hand",
         "started 4, next: 0",

@@ -17,8 +17,8 @@ const nightly = await onward.putSchedule("nightly", report, {
 
 // What the clock would have started, had the schedule existed.
 await nightly.backfill(new Date("2026-03-28T00:00:00Z"), new Date("2026-03-31T00:00:00Z"));
-for (const slot of ["2026-03-28T01:00:00Z", "2026-03-29T00:00:00Z", "2026-03-30T00:00:00Z"]) {
-  const run = nightly.runAt(new Date(slot)); // 2:00 in Berlin; summer time begins on 29 March
+for (const slot of ["2026-03-28T01:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]) {
+  const run = nightly.runAt(new Date(slot)); // 2:00 in Berlin; 3:00 on 29 March, which has no 2:00
   console.log(`${run.id}: ${await run.result()}`);
 }
 
