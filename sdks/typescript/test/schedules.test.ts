@@ -29,7 +29,7 @@ test("a backfill starts the runs of past slots, with rendered inputs", async () 
   const lines = view.history.map(({ run, cause, outcome, count }) => [run, cause, outcome, count]);
   assert.deepEqual(lines[0], ["daily@2026-03-28T01:00:00Z", "backfill", "completed", 1]);
   const [first] = await daily.nextSlots(3, { after: new Date("2026-10-24T12:00:00Z") });
-  assert.equal(first?.slot.toISOString(), "2026-10-25T01:00:00.000Z");
+  assert.equal(first?.slot.toISOString(), "2026-10-25T00:00:00.000Z");
   assert.equal(view.next.length, 5);
 });
 
