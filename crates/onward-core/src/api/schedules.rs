@@ -4,8 +4,8 @@ use crate::budget::Budget;
 use crate::run::RunHead;
 use crate::run::schedule::schedule_key;
 use crate::schedule::{
-    BackfillRange, Firing, HistoryEntry, NextSlot, Overlap, Paused, RunningFiring, ScheduleDefinition, ScheduleHead,
-    ScheduleSpec, Slots, SpecError, Totals,
+    BackfillRange, Firing, HistoryEntry, Overlap, Paused, RunningFiring, ScheduleDefinition, ScheduleHead, ScheduleSpec, Slots,
+    SpecError, Totals,
 };
 use crate::{Name, Namespace, RunId, RunKey, Timestamp, message, numbered};
 
@@ -196,18 +196,6 @@ impl ScheduleView {
 pub fn upcoming(spec: &ScheduleSpec, schedule: &str, after: Timestamp, limit: usize) -> Result<Vec<UpcomingSlot>, SpecError> {
     let slots = Slots::new(spec)?;
     let limit = if limit == 0 { SLOTS_DEFAULT } else { limit.min(SLOTS_MAX) };
-    let (mut found, mut after) = (Vec::new(), after);
-    // Many excluded times in a row give a time to continue from instead of a slot (SL4).
-    for _ in 0..SLOTS_MAX * 2 {
-        match slots.next_slot(after) {
-            _ if found.len() == limit => break,
-            NextSlot::At(slot) => {
-                found.push(UpcomingSlot { slot, due_at: slots.due(schedule, slot) });
-                after = slot;
-            }
-            NextSlot::After(time) => after = time,
-            NextSlot::Never => break,
-        }
-    }
-    Ok(found)
+    let slot = |(slot, due_at)| UpcomingSlot { slot, due_at };
+    Ok(slots.upcoming(schedule, after, limit).into_iter().map(slot).collect())
 }

@@ -164,7 +164,7 @@ impl RunHead {
 
     pub(crate) fn input_effects(&self, event: &Event, at: Timestamp) -> Vec<Effect> {
         if let Some(result) = event.outcome() {
-            return self.end_effects(result);
+            return self.end_effects(event, result);
         }
         match event {
             Event::ApprovalDecided(event) => close_wait(&event.call_id, &event.decision_id),
@@ -279,7 +279,7 @@ impl RunHead {
             }
             // The parent still waits: the successor will answer it. Open children end with the old log, except for spawned ones.
             Event::RunContinued(_) => effects.push(Effect::EndRun { goes_on: true }),
-            event => effects.extend(event.outcome().into_iter().flat_map(|result| self.end_effects(result))),
+            event => effects.extend(event.outcome().into_iter().flat_map(|result| self.end_effects(event, result))),
         }
     }
 
@@ -320,9 +320,12 @@ impl RunHead {
     }
 
     /// Returns the effects of the run's end: cleanup, and its result for all calls that wait for it.
-    fn end_effects(&self, result: Result<Payload, Failure>) -> Vec<Effect> {
+    fn end_effects(&self, event: &Event, result: Result<Payload, Failure>) -> Vec<Effect> {
         let mut effects = vec![Effect::EndRun { goes_on: false }];
-        let answer = |link| answer_to(link, &self.key.id, result.clone()).with_spent(self.budget_used());
+        let answer = |link: &ParentLink| match schedule_of(&link.run.id) {
+            Some(_) => schedule::ended_by(link, event, result.clone()),
+            None => answer_to(link, &self.key.id, result.clone()).with_spent(self.budget_used()),
+        };
         effects.extend(self.awaited_by().map(|link| Effect::Send(Box::new(answer(link)))));
         effects.extend(self.settle().map(|delivery| Effect::Send(Box::new(delivery))));
         effects
@@ -389,7 +392,7 @@ impl RunHead {
 /// Returns the message with a child's result for a waiting call.
 pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Failure>) -> OutboxMessage {
     if schedule_of(&parent.run.id).is_some() {
-        return schedule::ended(parent, result);
+        return schedule::not_started(parent, result);
     }
     let call_id = parent.call_id.clone();
     // Only calls for spawned children need the id; other calls name their child.

@@ -19,7 +19,7 @@ use crate::schedule::{
     Decision, Ended, Ending, Firing, ScheduleChange, ScheduleDefinition, ScheduleDue, ScheduleEffect, ScheduleHead,
     ScheduleInput, ScheduleStart, SlotContext,
 };
-use crate::{CallId, Event, Failure, Name, Namespace, Payload, Record, RunId, RunKey, Timestamp};
+use crate::{CallId, ErrorCode, Event, Failure, Name, Namespace, Payload, Record, RunId, RunKey, Timestamp};
 
 /// The number of events after which the log of a schedule continues as its next generation.
 const EVENTS_MAX: u64 = 1_000;
@@ -49,13 +49,27 @@ pub fn start_schedule(key: RunKey, definition: ScheduleDefinition, seed: u64) ->
     NewRun { key, started, signal: Some(Box::new(ScheduleInput::Due(ScheduleDue {}).into())) }
 }
 
-/// Returns the message to a schedule with the end of a run that it started.
-pub(super) fn ended(schedule: &ParentLink, result: Result<Payload, Failure>) -> OutboxMessage {
-    let number = schedule.call_id.ordinal();
-    let ended = match result {
-        Ok(_) => Ended { number, ending: Ending::Completed, code: None },
-        Err(failure) => Ended { number, ending: Ending::of_failure(&failure.code), code: Some(failure.code) },
+/// Returns the message to a schedule about a run that could not be started.
+pub(super) fn not_started(schedule: &ParentLink, result: Result<Payload, Failure>) -> OutboxMessage {
+    let code = result.err().map(|failure| failure.code);
+    let is_there = code.as_deref() == Some(ErrorCode::RunExists.as_str());
+    ended(schedule, if is_there { Ending::Existed } else { Ending::Failed }, code)
+}
+
+/// Returns the message to a schedule about the end of a run that it started. The code of a failure is the run's own, so that only
+/// the event tells how the run ended.
+pub(super) fn ended_by(schedule: &ParentLink, event: &Event, result: Result<Payload, Failure>) -> OutboxMessage {
+    let ending = match event {
+        Event::RunCompleted(_) => Ending::Completed,
+        Event::RunCanceled(_) => Ending::Canceled,
+        Event::TerminateRequested(_) => Ending::Terminated,
+        _ => Ending::Failed,
     };
+    ended(schedule, ending, result.err().map(|failure| failure.code))
+}
+
+fn ended(schedule: &ParentLink, ending: Ending, code: Option<String>) -> OutboxMessage {
+    let ended = Ended { number: schedule.call_id.ordinal(), ending, code };
     let input = Input { incarnation: schedule.incarnation, ..ScheduleInput::Ended(ended).into() }; // SR3
     OutboxMessage::Input { to: schedule.run.clone(), input }
 }

@@ -66,6 +66,7 @@ impl ScheduleHead {
 fn check(definition: &ScheduleDefinition) -> Result<Slots, SpecError> {
     definition.target.check()?;
     definition.options.check()?;
+    definition.check_size()?;
     Slots::new(&definition.spec)
 }
 
@@ -300,7 +301,7 @@ impl Deciding {
             self.slots_left -= 1;
             match walk.next() {
                 NextSlot::At(slot) => {
-                    let due = slots.due(self.head.id.as_str(), slot);
+                    let due = walk.due(self.head.id.as_str(), slot);
                     if due > self.now {
                         break; // SC2
                     }

@@ -1,8 +1,8 @@
 //! The effects of changes on the world outside of a schedule.
 
-use super::head::{Ending, Firing, ScheduleChange, ScheduleHead};
+use super::head::{Firing, ScheduleChange, ScheduleHead};
 use super::spec::Overlap;
-use crate::{ErrorCode, RunId, Timestamp};
+use crate::{RunId, Timestamp};
 
 /// An effect of a decision, to be carried out in the write that records it. Each may be repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,18 +41,6 @@ impl ScheduleHead {
             }
             ScheduleChange::Wake(wake) => Some(ScheduleEffect::Wake(wake.at)),
             _ => None,
-        }
-    }
-}
-
-impl Ending {
-    /// Returns the ending of a run that failed with this code.
-    pub fn of_failure(code: &str) -> Ending {
-        match code {
-            "canceled" => Ending::Canceled,
-            "terminated" => Ending::Terminated,
-            code if code == ErrorCode::RunExists => Ending::Existed,
-            _ => Ending::Failed,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::head::Ended;
 use super::spec::{Overlap, ScheduleDefinition, SpecError};
-use crate::{Name, Timestamp, choice, error_enum, message};
+use crate::internal::InternalRuns;
+use crate::{Name, TASK_KIND_PREFIX, Timestamp, choice, error_enum, message};
 
 /// The number of backfills that may be under way.
 pub(super) const BACKFILLS_MAX: usize = 20;
@@ -62,7 +63,7 @@ error_enum! {
     pub enum ScheduleRefusal {
         #[error(transparent)]
         Spec(#[from] SpecError) => (error),
-        #[error("a schedule id has at most {ID_BYTES_MAX} bytes, and none of `/` and `@`")]
+        #[error("a schedule id has at most {ID_BYTES_MAX} bytes, none of `/` and `@`, and no reserved prefix such as `schedule:`")]
         Id => ScheduleInvalid hint() "the id is part of the ids of the runs that the schedule starts",
         #[error("a request id has at most {REQUEST_ID_BYTES_MAX} bytes, and no `/`")]
         RequestId => ScheduleInvalid hint() "the id is part of the id of the run that it starts",
@@ -75,7 +76,10 @@ error_enum! {
 
 /// Refuses ids that do not fit into those of runs.
 pub(super) fn check_id(id: &Name) -> Result<(), ScheduleRefusal> {
-    if id.as_str().len() > ID_BYTES_MAX || id.as_str().contains(['/', '@']) {
+    // Runs of a schedule `memo:x` would have ids that are reserved for cells (SR4).
+    let reserved = InternalRuns::ALL.into_iter().map(InternalRuns::prefix).chain([TASK_KIND_PREFIX]);
+    let is_reserved = reserved.into_iter().any(|prefix| id.as_str().starts_with(prefix));
+    if is_reserved || id.as_str().len() > ID_BYTES_MAX || id.as_str().contains(['/', '@']) {
         return Err(ScheduleRefusal::Id);
     }
     Ok(())

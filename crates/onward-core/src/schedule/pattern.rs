@@ -91,6 +91,26 @@ impl Pattern {
         at_least(self.hours, hour + 1).map(|hour| hour * 3_600 + first_minute * 60 + first_second)
     }
 
+    /// Returns a day from `day` on before which no day matches, by years and dates alone; `None` if none matches any more.
+    pub(super) fn first_day(&self, day: i64) -> Option<i64> {
+        self.next_date(self.next_year(day)?)
+    }
+
+    /// Returns the first day from `day` on in one of the years.
+    fn next_year(&self, day: i64) -> Option<i64> {
+        let year = Date::of_days(day).year;
+        if self.has_year(year) {
+            return Some(day);
+        }
+        let later = |&(first, last, step): &(u32, u32, u32)| {
+            let (first, last, step) = (i64::from(first), i64::from(last), i64::from(step));
+            let steps = ((year - first).max(0) + step - 1) / step;
+            Some(first + steps * step).filter(|year| *year <= last)
+        };
+        let year = self.years.iter().filter_map(later).min()?;
+        Some(Date { year, month: 1, day: 1 }.days())
+    }
+
     /// Returns the first day from `day` on that is one of the dates, if there are dates.
     fn next_date(&self, day: i64) -> Option<i64> {
         if self.dates.is_empty() {

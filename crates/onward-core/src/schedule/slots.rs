@@ -1,8 +1,10 @@
 //! The slots of a specification, as questions about time.
 
+use super::calendar::day_of;
 use super::pattern::Pattern;
 use super::spec::{ENTRIES_MAX, Interval, ScheduleSpec, SpecError, TIMES_MAX};
 use super::zone::{Segment, Zone};
+use crate::time::SECONDS_OF_DAY;
 use crate::{Hash, Timestamp};
 
 /// 2200-01-01T00:00:00Z: all slots are before it.
@@ -95,12 +97,30 @@ impl Slots {
         }
     }
 
+    /// Returns the first slots after a time, at most `limit`, with the times at which they are due.
+    pub fn upcoming(&self, schedule: &str, after: Timestamp, limit: usize) -> Vec<(Timestamp, Timestamp)> {
+        let (mut walk, mut found) = (SlotWalk::new(self, after), Vec::new());
+        // Many excluded times in a row give a time to continue from instead of a slot (SL4).
+        for _ in 0..limit.saturating_mul(2) {
+            match walk.next() {
+                NextSlot::At(slot) => found.push((slot, walk.due(schedule, slot))),
+                NextSlot::After(_) => {}
+                NextSlot::Never => break,
+            }
+            if found.len() == limit {
+                break;
+            }
+        }
+        found
+    }
+
     /// Returns the time at which a slot of the schedule is due: later by its jitter, and before the next slot (SL2).
     pub fn due(&self, schedule: &str, slot: Timestamp) -> Timestamp {
-        if self.jitter_ms == 0 {
-            return slot;
-        }
-        let gap = match self.next_slot(slot) {
+        SlotWalk::new(self, slot).due(schedule, slot)
+    }
+
+    fn due_before(&self, schedule: &str, slot: Timestamp, next: NextSlot) -> Timestamp {
+        let gap = match next {
             NextSlot::At(next) | NextSlot::After(next) => next.0.saturating_sub(slot.0),
             NextSlot::Never => u64::MAX,
         };
@@ -117,10 +137,13 @@ impl Slots {
     }
 }
 
+/// The longest jitter.
+const JITTER_MAX_MS: u64 = 31 * 86_400_000;
+
 const LIST_HINT: &str = "split it into several schedules";
 
 fn check_sizes(spec: &ScheduleSpec) -> Result<(), SpecError> {
-    let ScheduleSpec { cron, every, at, calendars, except, start_at, end_at, .. } = spec;
+    let ScheduleSpec { cron, every, at, calendars, except, start_at, end_at, jitter_ms, .. } = spec;
     let sizes = [
         ("spec.cron", cron.len(), ENTRIES_MAX),
         ("spec.every", every.len(), ENTRIES_MAX),
@@ -135,6 +158,13 @@ fn check_sizes(spec: &ScheduleSpec) -> Result<(), SpecError> {
         let hint = "use at least one of `cron`, `every`, `at` and `calendars`";
         return Err(SpecError::new("spec", "the specification has no times", hint));
     }
+    if *jitter_ms > JITTER_MAX_MS {
+        return Err(SpecError::new(
+            "spec.jitter_ms",
+            "the jitter is longer than 31 days",
+            "a slot is due before the next slot in any case",
+        ));
+    }
     if let (Some(start), Some(end)) = (start_at, end_at)
         && end <= start
     {
@@ -143,22 +173,47 @@ fn check_sizes(spec: &ScheduleSpec) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// A walk over the slots, in order.
+/// What a walk knows about a pattern.
+#[derive(Debug, Clone, Copy)]
+enum NextMatch {
+    Unknown,
+    /// Valid until the walk has passed it.
+    At(u64),
+    Never,
+}
+
+/// A walk over the slots, in order. It asks a pattern again only when its match has passed (SL4).
+#[derive(Clone)]
 pub(super) struct SlotWalk<'a> {
     slots: &'a Slots,
     /// The next slot is at this time or later, in milliseconds.
     from: u64,
     /// The segment of the zone that was used last.
     segment: Option<Segment>,
+    /// By pattern.
+    matches: Vec<NextMatch>,
 }
 
 impl<'a> SlotWalk<'a> {
     pub(super) fn new(slots: &'a Slots, after: Timestamp) -> SlotWalk<'a> {
-        SlotWalk { slots, from: after.0.saturating_add(1).max(slots.start.0), segment: None }
+        SlotWalk::from(slots, Timestamp(after.0.saturating_add(1)))
     }
 
     fn from(slots: &'a Slots, from: Timestamp) -> SlotWalk<'a> {
-        SlotWalk { slots, from: from.0.max(slots.start.0), segment: None }
+        SlotWalk {
+            slots,
+            from: from.0.max(slots.start.0),
+            segment: None,
+            matches: vec![NextMatch::Unknown; slots.patterns.len()],
+        }
+    }
+
+    /// Returns the time at which the slot that was returned last is due.
+    pub(super) fn due(&self, schedule: &str, slot: Timestamp) -> Timestamp {
+        match self.slots.jitter_ms {
+            0 => slot,
+            _ => self.slots.due_before(schedule, slot, self.clone().next()),
+        }
     }
 
     /// Returns the next slot, and continues after it.
@@ -185,15 +240,30 @@ impl<'a> SlotWalk<'a> {
         let from = self.from;
         let every = self.slots.every.iter().filter_map(|interval| interval.first_from(from)).min();
         let slots = self.slots;
-        let pattern = slots.patterns.iter().filter_map(|pattern| self.first_match(pattern)).min();
+        let pattern = slots.patterns.iter().enumerate().filter_map(|(at, pattern)| self.known_match(at, pattern)).min();
         [single, every, pattern].into_iter().flatten().min()
     }
 
-    /// Returns the first time of a pattern from `from` on, in milliseconds.
+    fn known_match(&mut self, at: usize, pattern: &Pattern) -> Option<u64> {
+        match self.matches[at] {
+            NextMatch::Never => None,
+            NextMatch::At(time) if time >= self.from => Some(time),
+            NextMatch::At(_) | NextMatch::Unknown => {
+                let found = self.first_match(pattern);
+                self.matches[at] = found.map_or(NextMatch::Never, NextMatch::At);
+                found
+            }
+        }
+    }
+
+    /// Returns the first time of a pattern from `from` on, in milliseconds. Years and dates are skipped that have none (SL4).
     fn first_match(&mut self, pattern: &Pattern) -> Option<u64> {
         let mut from = i64::try_from(self.from.div_ceil(1_000)).ok()?;
         let end = i64::try_from(self.slots.end.0.div_ceil(1_000)).ok()?;
         while from < end {
+            // Local time differs by less than two days.
+            let day = pattern.first_day(day_of(from) - 2)?;
+            from = from.max((day - 2) * SECONDS_OF_DAY);
             let segment = self.segment_of(from);
             if let Some(found) = segment.first_match(pattern, from, end) {
                 return u64::try_from(found).ok()?.checked_mul(1_000);

@@ -1,5 +1,6 @@
 //! The definition of a schedule as callers write it, and the errors of its parts.
 
+use crate::codec::Message;
 use crate::spend::budget::BudgetHead;
 use crate::time::millis;
 use crate::{Attribute, ErrorCode, ErrorInfo, Hash, Name, Payload, Timestamp, message, numbered};
@@ -15,6 +16,9 @@ pub const BUFFER_MAX: u32 = 1_000;
 
 /// The maximum size of the input of the runs: the state of a schedule has it.
 const INPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// The maximum size of a specification, encoded.
+const SPEC_BYTES_MAX: usize = 64 * 1024;
 
 /// The shortest interval, and the shortest catch-up window.
 const SHORTEST_MS: u64 = 1_000;
@@ -84,6 +88,7 @@ message! {
 
     /// The times that are a multiple of `every_ms` after 1970-01-01T00:00:00Z plus the offset.
     #[derive(Eq)]
+    #[serde(deny_unknown_fields)]
     pub struct Interval {
         1 => every_ms: u64,
         #[serde(default, skip_serializing_if = "is_zero")]
@@ -149,6 +154,18 @@ numbered! {
 }
 
 impl ScheduleDefinition {
+    /// Refuses a specification that is too long to be kept in the state of a schedule.
+    pub(super) fn check_size(&self) -> Result<(), SpecError> {
+        match self.spec.to_bytes().len() > SPEC_BYTES_MAX {
+            true => Err(SpecError::new(
+                "spec",
+                format!("the specification is longer than {SPEC_BYTES_MAX} bytes"),
+                "split it into several schedules",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Returns true if both define the same schedule, by the same or by different callers.
     pub fn is_same(&self, other: &ScheduleDefinition) -> bool {
         self.target.is_same(&other.target)

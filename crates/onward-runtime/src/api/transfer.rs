@@ -3,16 +3,17 @@
 //! An exported run may have had undelivered outbox messages. After an import, awaited children that did not come along are
 //! started, and closed children send their results to the parents that wait for them. Receivers accept each of these once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::event::ParentLink;
 use onward_core::internal::InternalRuns;
 use onward_core::projection::{ProjectedChild, Projection};
 use onward_core::reopen::await_child;
-use onward_core::run::{RunHead, answer_to};
+use onward_core::run::answer_to;
+use onward_core::schedule::ScheduleHead;
 use onward_core::transfer::{ExportedRun, child_calls, receive};
 use onward_core::view::created_at;
-use onward_core::{ErrorCode, Index, Log, Record, RunId, RunKey};
+use onward_core::{CallId, ErrorCode, Index, Log, Record, RunHead, RunId, RunKey};
 use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
 
 use crate::api::client::{read_generation, read_records};
@@ -126,8 +127,9 @@ async fn parent_mismatches(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Ve
         for link in open_links(run) {
             let name = (link.run.clone(), link.generation);
             if !known.contains_key(&name) {
-                let here = runtime.store().read_run(link.run.clone(), Some(link.generation)).await?;
+                let here = runtime.store().read_run(link.run.clone(), generation_of(&link)).await?;
                 let children = match (here, along.get(&link.run)) {
+                    (Some(RunHead { schedule: Some(schedule), .. }), _) => Some(running_calls(&schedule)),
                     (Some(here), _) => Some(child_calls(&read_records(runtime, &here).await?)),
                     (None, Some(parent)) => parent.logs.get(link.generation as usize).map(|log| child_calls(log)),
                     (None, None) => None,
@@ -141,6 +143,16 @@ async fn parent_mismatches(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Ve
         parent_mismatches.push(mismatch);
     }
     Ok(parent_mismatches)
+}
+
+/// Returns the generation of the parent that knows the child; a schedule knows its runs in its current one.
+fn generation_of(link: &ParentLink) -> Option<u32> {
+    InternalRuns::of(&link.run.id).is_none().then_some(link.generation)
+}
+
+/// Returns the runs that a schedule waits for (U4).
+fn running_calls(schedule: &ScheduleHead) -> BTreeSet<(CallId, RunId)> {
+    schedule.running.iter().map(|running| (CallId::root(running.firing.number), running.firing.run.clone())).collect()
 }
 
 /// Delivers the outbox messages that imported runs may not have delivered.
@@ -165,7 +177,8 @@ impl OutboxRecovery<'_> {
 
     /// Sends the result of a closed run to the runs that wait for it (U4).
     async fn answer(&mut self, head: &RunHead) -> Result<(), RuntimeError> {
-        for link in head.awaited_by() {
+        // The end of a run of a schedule is a message of the run that ends; schedules are not imported.
+        for link in head.awaited_by().filter(|link| InternalRuns::of(&link.run.id).is_none()) {
             if !self.parents.contains_key(&link.run) {
                 let projection = match self.runtime.store().read_run(link.run.clone(), None).await? {
                     Some(parent) => Projection::of(link.run.clone(), &read_records(self.runtime, &parent).await?),

@@ -30,6 +30,7 @@ use onward_store::sync::random_u64;
 use onward_store::{Delete, RunQuery, StoreError};
 
 use crate::api::execute::CallContext;
+use crate::api::runs::check_text;
 pub(crate) use start::is_scheduled;
 
 use crate::{Runtime, RuntimeError, TickCounts};
@@ -148,12 +149,14 @@ impl Runtime {
     /// Pauses a schedule.
     pub async fn pause_schedule(&self, request: PauseScheduleRequest) -> Result<ScheduleView, RuntimeError> {
         let PauseScheduleRequest { namespace, schedule, note } = request;
+        check_text("note", &note)?;
         self.change_schedule(&namespace, &schedule, ScheduleInput::Pause(PauseSchedule { note }).into()).await
     }
 
     /// Resumes a paused schedule.
     pub async fn resume_schedule(&self, request: PauseScheduleRequest) -> Result<ScheduleView, RuntimeError> {
         let PauseScheduleRequest { namespace, schedule, note } = request;
+        check_text("note", &note)?;
         self.change_schedule(&namespace, &schedule, ScheduleInput::Resume(ResumeSchedule { note }).into()).await
     }
 
@@ -177,6 +180,8 @@ impl Runtime {
             Some(_) => TriggerOutcome::Started,
             None if view.running.iter().any(|running| running.firing.run == run) => TriggerOutcome::Started,
             None if view.buffered.iter().any(|firing| firing.run == run) => TriggerOutcome::Buffered,
+            // A repeat whose line has left the history.
+            None if self.store().read_run(RunKey::new(namespace, run.clone()), None).await?.is_some() => TriggerOutcome::Started,
             None => TriggerOutcome::Skipped,
         };
         Ok(TriggerScheduleReply { run, outcome })

@@ -1,7 +1,7 @@
 //! Tests of the parent module.
 
 use super::*;
-use crate::log::event::{ChildStarted, RunSuspended, SuspendReason};
+use crate::log::event::{ChildStarted, RunCanceled, RunCompleted, RunFailed, RunSuspended, SuspendReason};
 use crate::projection::Projection;
 use crate::run::answer_to;
 use crate::schedule::{Interval, Overlap, PauseSchedule, ScheduleOptions, ScheduleSpec, ScheduleTarget, TriggerSchedule};
@@ -118,7 +118,7 @@ fn the_end_of_a_run_is_an_input_without_its_output() {
     played.due(660_000);
     let [OutboxMessage::Start(run)] = played.sent()[..] else { panic!("the slot starts a run") };
     let (parent, child) = (run.started.parent.clone().unwrap(), run.key.id.clone());
-    let end = |result| match answer_to(&parent, &child, result) {
+    let ended = |message| match message {
         OutboxMessage::Input { to, input } => {
             assert_eq!((to, input.once.is_none()), (key(), true), "SR3");
             let Event::ScheduleDecided(decided) = input.event else { panic!("an input of a schedule") };
@@ -127,13 +127,22 @@ fn the_end_of_a_run_is_an_input_without_its_output() {
         }
         _ => panic!("the schedule gets an input"),
     };
-    assert_eq!(end(Ok(Payload::from_json_text("42"))), (0, Ending::Completed, None));
-    let failed = |code: &str| end(Err(Failure::new(code, "no"))).1;
-    let exists = ErrorCode::RunExists.as_str();
+    let end = |event: Event| {
+        let result = event.outcome().unwrap();
+        ended(ended_by(&parent, &event, result))
+    };
+    assert_eq!(end(RunCompleted { output: Payload::from_json_text("42"), attempts: None }.into()), (0, Ending::Completed, None));
+    // The code is the run's own.
+    let failure = |code: &str| Failure::new(code, "no");
     assert_eq!(
-        [failed("x"), failed("canceled"), failed("terminated"), failed(exists)],
-        [Ending::Failed, Ending::Canceled, Ending::Terminated, Ending::Existed]
+        end(RunFailed { failure: failure("canceled"), attempts: None }.into()),
+        (0, Ending::Failed, Some("canceled".to_owned()))
     );
+    assert_eq!(end(RunCanceled { failure: failure("x") }.into()).1, Ending::Canceled);
+    assert_eq!(end(TerminateRequested { reason: String::new(), reset_to: None }.into()).1, Ending::Terminated);
+    let not_started = |code: &str| ended(answer_to(&parent, &child, Err(failure(code)))).1;
+    let exists = ErrorCode::RunExists.as_str();
+    assert_eq!([not_started("x"), not_started(exists)], [Ending::Failed, Ending::Existed]);
 }
 
 #[test]

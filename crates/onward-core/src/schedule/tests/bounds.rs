@@ -75,3 +75,36 @@ fn exceptions_of_whole_days_are_passed_at_once() {
     let spec = ScheduleSpec { except: vec![weekend], ..cron("* * * * * *", "Europe/Berlin") };
     assert_eq!(first(&spec, "2026-03-27T22:59:59Z", 1), ["2026-03-29T22:00:00Z"]);
 }
+
+/// SL4: patterns without a match to come cost nothing, and the others are asked once for each match.
+#[test]
+fn a_hundred_patterns_of_the_past_do_not_slow_down_a_walk() {
+    let past = |year: usize| Calendar { year: Some((1970 + year % 40).to_string()), ..Calendar::default() };
+    let rare = Calendar { year: Some("1970,2199".to_owned()), month: Some("2".to_owned()), ..Calendar::default() };
+    let spec = ScheduleSpec {
+        cron: vec!["* * * * * *".to_owned()],
+        calendars: (0..98).map(past).chain([rare]).collect(),
+        time_zone: Some("Europe/Berlin".to_owned()),
+        jitter_ms: 100,
+        ..ScheduleSpec::default()
+    };
+    let begun = std::time::Instant::now();
+    let found = Slots::new(&spec).unwrap().upcoming("s", Timestamp(START), 1_000);
+    assert_eq!(found.len(), 1_000);
+    assert!(found.windows(2).all(|pair| pair[0].1 < pair[1].0), "SL2");
+    // It took minutes before matches were kept; a limit for a slow machine.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn long_specifications_and_reserved_ids_are_refused() {
+    let dates = vec![format!("2026-12-24{}", " ".repeat(70_000))];
+    let spec = ScheduleSpec { except: vec![Calendar { dates, ..Calendar::default() }], ..every(1) };
+    assert!(ScheduleHead::create(name("s"), definition(spec, ScheduleOptions::default()), Timestamp(START)).is_err());
+    for id in ["schedule:s", "memo:s", "task:s", "a/b", "a@b"] {
+        let created = ScheduleHead::create(name(id), definition(every(1), ScheduleOptions::default()), Timestamp(START));
+        assert_eq!(created, Err(ScheduleRefusal::Id), "{id}");
+    }
+    let jitter = ScheduleSpec { jitter_ms: u64::MAX, ..every(1) };
+    assert!(Slots::new(&jitter).is_err());
+}
