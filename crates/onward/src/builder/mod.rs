@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use defaults::Defaults;
-use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::{Name, Namespace, WorkerId};
 use onward_runtime::{Client, Options, Runtime, WorkerConnection, WorkerProfile};
 use onward_store::MemoryStore;
@@ -41,6 +40,10 @@ use crate::shell::Shell;
 use crate::trace::Tracing;
 use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions};
 use crate::{Error, Onward, RegisterError, Result, Schedule, Task, Workflow};
+
+/// Deaths of the process after which a run in a directory is paused. More than the workers that a run of a server may lose, because
+/// a process that dies for another reason, again and again, was executing all runs that were pending.
+const PAUSE_AFTER_DEATHS: u32 = 10;
 
 /// The shortest lease. With a shorter one, a live worker would lose its runs between two heartbeats.
 const LEASE_MIN: Duration = Duration::from_millis(100);
@@ -148,7 +151,7 @@ impl Builder {
             registry: Registry::default(),
             latest: None,
             options: Options::default(),
-            pause_after_lost_workers: PAUSE_AFTER_LOST_WORKERS,
+            pause_after_lost_workers: PAUSE_AFTER_DEATHS,
             worker,
             runs_max: 10_000,
             queues: vec![None],
@@ -416,7 +419,7 @@ impl Builder {
     }
 
     /// Sets how often the process may die in a row while it executes a run, without a commit in between, before the run is paused
-    /// as `worker_crashed`; default 3, and 0 never pauses. Applies to a directory; other stores have an option of that name.
+    /// as `worker_crashed`; default 10, and 0 never pauses. A death counts for all runs that the process executed then, guilty or not. Applies to a directory; other stores have an option of that name.
     pub fn pause_after_lost_workers(mut self, count: u32) -> Builder {
         self.pause_after_lost_workers = count;
         self

@@ -82,11 +82,12 @@ fn survives(directory: &Path, settings: &[(&str, &str)], expected: &[&str]) {
 #[test]
 fn a_run_that_kills_its_program_three_times_is_paused() {
     let directory = tempfile::tempdir().unwrap();
-    (0..3).for_each(|_| dies(directory.path(), &[]));
+    let three = [(LIMIT, "3")];
+    (0..3).for_each(|_| dies(directory.path(), &three));
     let others = ["fine returned 5", "idle is waiting"];
     let paused = ["poison is paused: WorkerCrashed, 3 workers, event #1", "blocked on: WorkerCrashed, 3 workers"];
     for _ in 0..2 {
-        survives(directory.path(), &[], &[&paused[..], &others].concat());
+        survives(directory.path(), &three, &[&paused[..], &others].concat());
     }
     survives(directory.path(), &[(FIXED, "1")], &[&["poison returned 7"], &others[..]].concat());
 }
