@@ -77,7 +77,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("memo invalidate x --server http://127.0.0.1:1", "server_unreachable"),
     ("memo invalidate x --run memo:0", "id_reserved"),
     ("schedule create s", "usage"),
-    ("schedule create s --kind order --cron 61", "schedule_invalid"),
+    ("schedule create s --kind order --cron @daily --zone Mars/Base", "schedule_invalid"),
     ("schedule list --server http://127.0.0.1:1", "server_unreachable"),
     ("schedule show nope", "schedule_not_found"),
     ("schedule pause nope", "schedule_not_found"),

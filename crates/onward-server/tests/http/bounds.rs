@@ -34,6 +34,8 @@ async fn site() -> (Locked, ApiKey, ApiKey) {
 #[tokio::test]
 async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
     let (locked, root, bound) = site().await;
+    let schedule = json!({"kind": "theirs", "spec": {"cron": ["@daily"]}}).to_string();
+    locked.send(&root, "PUT", "/v1/schedules/r", &schedule).await.expect(201);
     let before = locked.send(&root, "GET", "/v1/runs/r", "").await.body;
     let mut refused = 0;
     for route in ROUTES.iter().filter(|route| route.path.contains("{id}")) {
@@ -47,7 +49,12 @@ async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
             _ => "r",
         };
         let path = route.path.replace("{id}", id).replace("{index}", "0");
-        let reply = locked.send(&bound, route.method.as_str(), &path, "{}").await;
+        let body = match route.id {
+            "putSchedule" => schedule.as_str(),
+            "backfillSchedule" => "{\"from\":\"2020-01-01T00:00:00Z\",\"until\":\"2020-01-02T00:00:00Z\"}",
+            _ => "{}",
+        };
+        let reply = locked.send(&bound, route.method.as_str(), &path, body).await;
         assert_eq!(reply.status, 403, "{} {path} with {scope}: {}", route.method, reply.body);
         assert!(reply.body.contains("not_allowed"), "{}", reply.body);
         refused += 1;
