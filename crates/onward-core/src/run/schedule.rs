@@ -57,7 +57,7 @@ pub(super) fn not_started(schedule: &ParentLink, result: Result<Payload, Failure
 }
 
 /// Returns the message to a schedule about the end of a run that it started. The code of a failure is the run's own, so that only
-/// the event tells how the run ended.
+/// the event determines the ending.
 pub(super) fn ended_by(schedule: &ParentLink, event: &Event, result: Result<Payload, Failure>) -> OutboxMessage {
     let ending = match event {
         Event::RunCompleted(_) => Ending::Completed,

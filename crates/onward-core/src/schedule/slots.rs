@@ -182,7 +182,7 @@ enum NextMatch {
     Never,
 }
 
-/// A walk over the slots, in order. It asks a pattern again only when its match has passed (SL4).
+/// A walk over the slots, in order. It evaluates a pattern again only when its match has passed (SL4).
 #[derive(Clone)]
 pub(super) struct SlotWalk<'a> {
     slots: &'a Slots,

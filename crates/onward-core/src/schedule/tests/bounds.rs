@@ -76,7 +76,7 @@ fn exceptions_of_whole_days_are_passed_at_once() {
     assert_eq!(first(&spec, "2026-03-27T22:59:59Z", 1), ["2026-03-29T22:00:00Z"]);
 }
 
-/// SL4: patterns without a match to come cost nothing, and the others are asked once for each match.
+/// SL4: patterns without a match to come cost nothing, and the others are evaluated once for each match.
 #[test]
 fn a_hundred_patterns_of_the_past_do_not_slow_down_a_walk() {
     let past = |year: usize| Calendar { year: Some((1970 + year % 40).to_string()), ..Calendar::default() };
@@ -88,7 +88,7 @@ fn a_hundred_patterns_of_the_past_do_not_slow_down_a_walk() {
         jitter_ms: 100,
         ..ScheduleSpec::default()
     };
-    // Takes minutes if every pattern is asked for every slot.
+    // Takes minutes if every pattern is evaluated for every slot.
     let found = Slots::new(&spec).unwrap().upcoming("s", Timestamp(START), 1_000);
     assert_eq!(found.len(), 1_000);
     assert!(found.windows(2).all(|pair| pair[0].1 < pair[1].0), "SL2");
