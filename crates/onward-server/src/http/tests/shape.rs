@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::api::{Appended, AppendedEntry, BlockReason, BulkDone, BulkVerb, EntryPage, RefusedRun, TaskStatus};
+use onward_core::api::{
+    Appended, AppendedEntry, BlockReason, BulkDone, BulkVerb, EntryPage, QueueLimits, RefusedRun, TaskStatus,
+};
 use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::ledger::{SpendBy, SpendRow};
@@ -120,7 +122,7 @@ macro_rules! of_core {
 of_core! {
     ActiveType, bool, i32, u32, u64, usize, String, Appended, Audience, AppendedEntry, Awaited, BlockReason, Budget, BulkDone, BulkVerb, EntryPage, Event,
     Failure, ForkedFrom, Hash, Index, Namespace, ParentLink, Payload, RefusedRun, RunChange, RunCounts, RunPaused, SpendBy, SpendRow,
-    SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
+    QueueLimits, SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
 }
 
 /// Declares types that stand for a schema of another source: `schemas.json`, frames, error codes.
