@@ -12,6 +12,7 @@ mod flows;
 mod lists;
 mod memos;
 mod observe;
+mod promises;
 mod runs;
 mod tasks;
 
@@ -22,6 +23,7 @@ pub use lists::*;
 pub use memos::*;
 pub use observe::*;
 pub use payloads::PayloadMut;
+pub use promises::*;
 pub use runs::*;
 pub use target::{HasTarget, Target, split_call_ref};
 pub use tasks::*;

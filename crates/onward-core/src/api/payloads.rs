@@ -70,7 +70,7 @@ impl Call {
             | ForkRun(_) | ResetRun(_) | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | ListWorkers(_)
             | ListQuarantined(_) | RetryTask(_) | ListQueues(_) | ReadTimeline(_) | ReadAt(_) | CountRuns(_)
             | ReadActivity(_) | PutFlow(_) | ListFlows(_) | DeleteFlow(_) | PutDefaults(_) | ListDefaults(_)
-            | InvalidateMemos(_) => Ok(()),
+            | InvalidateMemos(_) | FindPromise(_) => Ok(()),
         }
     }
 }

@@ -43,7 +43,7 @@ targets! {
     |of| Target::Call(&mut of.namespace, &of.task) => TaskRequest;
     |of| Target::Namespace(&mut of.namespace, of.run.as_ref()) => DeletedQuery, WaitQuery, TaskQuery, InvalidateMemosRequest;
     |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, PutDefaultsRequest, DefaultsQuery, SpendQuery, CountQuery, ActivityQuery,
-        PutFlowRequest, FlowQuery, DeleteFlowRequest;
+        PutFlowRequest, FlowQuery, DeleteFlowRequest, FindPromiseRequest;
     |of| Target::Namespace(&mut of.filter.namespace, None) => BulkRequest;
     |_of| Target::Nothing => PutAttachmentRequest;
 }
