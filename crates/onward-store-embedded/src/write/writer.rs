@@ -335,7 +335,7 @@ impl<'c> Writer<'c> {
             Op::Expire(limit, to) => self.reply(&to, |writer| writer.expire(limit)),
             Op::FinishDeliveries(done, to) => self.reply(&to, |writer| writer.finish_deliveries(&done)),
             Op::Delete(delete, to) => self.reply(&to, |writer| writer.delete_runs(&delete)),
-            Op::RegisterKinds(kinds, to) => self.reply(&to, |writer| writer.register_kinds(kinds)),
+            Op::RegisterKinds(kinds, registration, to) => self.reply(&to, |writer| writer.register_kinds(kinds, &registration)),
             Op::TryWrite(to) => self.reply(&to, Writer::try_write),
             Op::Announce(at, to) => self.reply(&to, |writer| {
                 writer.announce_due(at);

@@ -12,8 +12,8 @@ use onward_core::task::{TaskId, TaskReport};
 use onward_core::{CallId, Epoch, Index, KindSchemas, Name, Namespace, Payload, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::block_on;
 use onward_store::{
-    ClaimRuns, ClaimTasks, Delete, DeletedQuery, Gaps, KnownRun, Restore, RestoreRun, Retention, RunQuery, ServerInfo, Store,
-    StoreError, TaskQuery, WaitQuery,
+    ClaimRuns, ClaimTasks, Delete, DeletedQuery, Gaps, KnownRun, Registration, Restore, RestoreRun, Retention, RunQuery,
+    ServerInfo, Store, StoreError, TaskQuery, WaitQuery,
 };
 
 use crate::faulty::{Site, id_in, key};
@@ -105,7 +105,7 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
         ("read_since", code(store.read_since(vec![known(id_in(0, 0)), known(id_in(1, 0))]).await)),
         ("announce_server", code(store.announce_server(server, Some(lease)).await)),
         ("list_servers", code(store.list_servers().await)),
-        ("register_kinds", code(store.register_kinds(vec![kind]).await)),
+        ("register_kinds", code(store.register_kinds(vec![kind], Registration::Always).await)),
         ("list_kinds", code(store.list_kinds(namespace()).await)),
         ("delete_runs", code(store.delete_runs(Delete::Expired { retention: Retention::default(), limit: 9 }).await)),
     ]
