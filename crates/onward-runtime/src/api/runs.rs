@@ -12,7 +12,7 @@ use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, Sig
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
 use onward_core::task::TaskId;
 use onward_core::trace::TraceContext;
-use onward_core::{Event, Name, Payload, RunKey, TASK_KIND_PREFIX, Timestamp, attribute};
+use onward_core::{Event, Name, Payload, RunKey, Timestamp, attribute};
 use onward_store::sync::random_u64;
 use onward_store::{Appended, ClaimedRun, Consequence, Delete, Started, StoreError, WaitQuery};
 
@@ -20,7 +20,7 @@ use crate::api::decide::AwaitedApprovals;
 use crate::api::execute::CallContext;
 use crate::memo::check_run_id;
 use crate::schemas::depth::{check_event_payloads, check_payload};
-use crate::schemas::kinds::is_definition;
+use crate::schemas::kinds::is_reserved;
 use crate::worker::inbox::Ticket;
 use crate::worker::profile::Worker;
 use crate::{CallRef, Runtime, RuntimeError};
@@ -55,7 +55,7 @@ impl Runtime {
         let StartRequest { run: key, kind, version, input, seed, signal, attributes, trace, budget, deadline_ms } = start;
         check_run_id(&key.id)?;
         let (requester, budget) = (context.caller, context.allowance.or(budget.map(Allowance::granted)));
-        if kind.as_str().starts_with(TASK_KIND_PREFIX) || is_definition(&kind) {
+        if is_reserved(&kind) {
             return Err(RuntimeError::KindReserved { kind });
         }
         // A caller need not know the code: the run is pinned to the current version.

@@ -2,16 +2,15 @@
 
 use onward_core::api::WorkerInfo;
 use onward_core::event::RunStarted;
-use onward_core::internal::InternalRuns;
 use onward_core::run::{NewRun, answer_to};
 use onward_core::schedule::{ScheduleDefinition, ScheduleTarget, SlotContext};
 use onward_core::schedule_run::schedule_of;
-use onward_core::{Failure, Name, Namespace, Payload, TASK_KIND_PREFIX};
+use onward_core::{Failure, Name, Namespace, Payload};
 use onward_store::StoreError;
 
 use super::template;
 use crate::schemas::depth::check_payload;
-use crate::schemas::kinds::is_definition;
+use crate::schemas::kinds::is_reserved;
 use crate::{Runtime, RuntimeError};
 
 impl Runtime {
@@ -24,8 +23,7 @@ impl Runtime {
         force: bool,
     ) -> Result<(), RuntimeError> {
         let ScheduleTarget { kind, input, is_template, version, .. } = &definition.target;
-        let is_reserved = [TASK_KIND_PREFIX, InternalRuns::Memos.prefix(), InternalRuns::Schedules.prefix()];
-        if is_reserved.iter().any(|prefix| kind.as_str().starts_with(prefix)) || is_definition(kind) {
+        if is_reserved(kind) {
             return Err(RuntimeError::KindReserved { kind: kind.clone() });
         }
         if !force && !self.is_known_kind(namespace, kind).await? {

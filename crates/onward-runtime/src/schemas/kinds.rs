@@ -14,9 +14,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use onward_core::internal::InternalRuns;
 use onward_core::{
-    DEFAULTS_KIND_PREFIX, FLOW_KIND_PREFIX, KindDefaults, KindSchemas, Name, NamedSchema, Namespace, Payload, RunKey, Timestamp,
-    is_internal_task,
+    DEFAULTS_KIND_PREFIX, FLOW_KIND_PREFIX, KindDefaults, KindSchemas, Name, NamedSchema, Namespace, Payload, RunKey,
+    TASK_KIND_PREFIX, Timestamp, is_internal_task,
 };
 use onward_store::StoreError;
 
@@ -310,6 +311,12 @@ impl Runtime {
         all.insert(namespace.clone(), known.clone());
         Ok(known)
     }
+}
+
+/// Returns true if no caller starts runs of the kind: standalone tasks, internal runs and definitions have it. Lists, counts and
+/// the retention treat such kinds apart.
+pub(crate) fn is_reserved(kind: &Name) -> bool {
+    kind.as_str().starts_with(TASK_KIND_PREFIX) || InternalRuns::of_kind(kind).is_some() || is_definition(kind)
 }
 
 /// Returns true for the names under which definitions of flows and defaults are stored.
