@@ -253,6 +253,7 @@ suite! { $
         a_cell_accepts_nothing_else_and_no_other_run_is_one,
         lists_leave_cells_out_and_their_deletion_is_not_recorded,
         a_closed_cell_is_kept_for_the_time_of_its_value,
+        the_key_of_a_promise_belongs_to_it_until_it_ends,
         a_run_returns_what_it_asked_for_when_it_ends,
         an_owner_sends_its_result_once,
         a_restored_run_asks_again,
