@@ -410,6 +410,9 @@ suite! { $
         what_a_kind_takes_is_kept_for_its_namespace_kind_and_version,
         the_newest_word_about_a_kind_counts,
         a_schema_over_the_limit_writes_nothing,
+        one_of_several_writers_that_expect_the_same_version_registers,
+        a_registration_on_a_condition_is_later_than_the_one_before,
+        a_copy_of_an_older_registration_replaces_no_newer_one,
     }
     injection {
         a_filter_finds_what_it_says_and_nothing_else,
