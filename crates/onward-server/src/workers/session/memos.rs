@@ -1,8 +1,9 @@
 //! Memos and keys of promises of workers whose API key is bound to kinds (BK3).
 //!
 //! A memo of the namespace is used by runs of every kind, and a memo of a tree by runs of every kind in that tree; a promise has
-//! its key in the namespace. A commit that uses such a key is therefore checked before the store gets it. A refused commit pauses its run, with the reason: results
-//! of running steps are still recorded, and everything else is called again when the run continues.
+//! its key in the namespace. A commit that uses such a key is therefore checked before the store gets it. A refused commit pauses
+//! its run, with the reason: results of running steps are still recorded, and everything else is called again when the run
+//! continues.
 
 use std::sync::Arc;
 
