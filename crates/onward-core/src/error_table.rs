@@ -272,10 +272,15 @@ error_table! {
         => "ask one of the deciders that the approval names";
     AnswerInvalid "answer_invalid" 400 Fail "The answer does not match the schema that the approval requires, and nothing was decided"
         => "see `answer_schema` of the approval (`onward approval list --json`) and send the answer as JSON; a rejection needs none";
-    MemoKeyInvalid "memo_key_invalid" 400 Fail "The key of a memo is empty or too long"
+    MemoKeyInvalid "memo_key_invalid" 400 Fail "The key of a memo or promise is empty or too long"
         => "use a key of 1 to 1024 bytes, or the beginning of one with `--prefix`";
-    SharedKeyNotAllowed "shared_key_not_allowed" 403 Fail "A worker whose API key is bound to kinds may not use a memo of the whole namespace"
-        => "use a memo of the scope `tree`, or run the worker with a key that is not bound to kinds; then resume the run";
+    SharedKeyNotAllowed "shared_key_not_allowed" 403 Fail
+        "A worker whose API key is bound to kinds may not use the key of a memo or promise that runs of other kinds may use"
+        => "use a memo of the scope `tree`, or run the worker with an API key that is not bound to kinds; then resume the run";
+    PromiseKeyNotFound "promise_key_not_found" 404 Fail "No promise has this key"
+        => "retry if the run may create the promise later, or is creating it now";
+    PromiseKeyTaken "promise_key_taken" 409 Fail "Another open promise of the namespace has the key, and this one failed"
+        => "use keys that are unique in the namespace, such as the id of the run or of an order";
     IdReserved "id_reserved" 400 Fail "The id is reserved: a decision or resolution id, a signal name, or the id of a memo"
         => "use another id";
     UpdateUnanswered "update_unanswered" 409 Fail "The run ended before its code answered the update"

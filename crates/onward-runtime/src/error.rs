@@ -22,8 +22,10 @@ error_enum! {
         /// An id that the engine itself uses, such as the decision id `expired`.
         #[error("the {what} `{id}` is reserved")]
         IdReserved { what: &'static str, id: String } => IdReserved,
-        #[error("the key of a memo has 1 to {} bytes, this one has {bytes}", onward_core::memo::MEMO_KEY_BYTES_MAX)]
+        #[error("the key of a memo or promise has 1 to {} bytes, this one has {bytes}", onward_core::memo::MEMO_KEY_BYTES_MAX)]
         MemoKeyInvalid { bytes: usize } => MemoKeyInvalid,
+        #[error("no promise has the key `{key}`")]
+        PromiseKeyNotFound { key: String } => PromiseKeyNotFound,
         #[error("the {what} has {bytes} bytes, the maximum is {max}")]
         TextTooLong { what: &'static str, bytes: usize, max: usize } => TextTooLong,
         #[error("the payload nests deeper than {max} levels")]

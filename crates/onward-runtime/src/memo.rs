@@ -39,6 +39,7 @@ impl Runtime {
                     Some(answer) => return Box::pin(self.carry(answer)).await,
                     None => None,
                 },
+                (Look::Repeat, _) => Some(false),
                 (Look::Hit | Look::Renew, _) => {
                     self.delete_cell(&to).await?;
                     None

@@ -10,13 +10,13 @@ use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
 use onward_store::durable::{ClaimRun, Report, RestoreWork, RunOp, StartRun, encode_commit, encode_input};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
-    OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture,
-    SystemClock, TaskQuery, VersionCount, WaitQuery, payloads, refuse,
+    OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Registration, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError,
+    StoreFuture, SystemClock, TaskQuery, VersionCount, WaitQuery, payloads, refuse,
 };
 
 use crate::error::read_error;
@@ -431,11 +431,11 @@ impl Store for EmbeddedStore {
         self.readers.read(move |db| list::list_deleted(db, &query))
     }
 
-    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+    fn register_kinds(&self, kinds: Vec<KindSchemas>, registration: Registration) -> StoreFuture<'_, Timestamp> {
         if let Err(error) = payloads::check_kinds(&kinds, self.payload_bytes_max) {
             return refuse(error);
         }
-        self.write(|to| Op::RegisterKinds(kinds, to))
+        self.write(|to| Op::RegisterKinds(kinds, registration, to))
     }
 
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {

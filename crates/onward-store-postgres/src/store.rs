@@ -8,15 +8,15 @@ use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
 use onward_store::durable::{ClaimRun, Report, RestoreWork, RunOp, StartRun, encode_commit, encode_input};
 use onward_store::sync::random_u64;
 use onward_store::unit_of_work;
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
-    Listener, OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard,
-    Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, payloads, refuse,
+    Listener, OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Registration, RestoreRun, Restored, RunPage, RunQuery, RunUpdate,
+    ServerInfo, Shard, Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, payloads, refuse,
 };
 
 use crate::clock::StoreClock;
@@ -388,11 +388,11 @@ impl Store for PostgresStore {
         self.shared.jobs.read_plainly(Urgency::Normal, async move |db| list::list_deleted(db, &query).await)
     }
 
-    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+    fn register_kinds(&self, kinds: Vec<KindSchemas>, registration: Registration) -> StoreFuture<'_, Timestamp> {
         if let Err(error) = payloads::check_kinds(&kinds, self.payload_bytes_max) {
             return refuse(error);
         }
-        self.write(async move |unit| unit.register_kinds(&kinds).await)
+        self.write(async move |unit| unit.register_kinds(&kinds, &registration).await)
     }
 
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {

@@ -253,6 +253,7 @@ suite! { $
         a_cell_accepts_nothing_else_and_no_other_run_is_one,
         lists_leave_cells_out_and_their_deletion_is_not_recorded,
         a_closed_cell_is_kept_for_the_time_of_its_value,
+        the_key_of_a_promise_belongs_to_it_until_it_ends,
         a_run_returns_what_it_asked_for_when_it_ends,
         an_owner_sends_its_result_once,
         a_restored_run_asks_again,
@@ -409,6 +410,9 @@ suite! { $
         what_a_kind_takes_is_kept_for_its_namespace_kind_and_version,
         the_newest_word_about_a_kind_counts,
         a_schema_over_the_limit_writes_nothing,
+        one_of_several_writers_that_expect_the_same_version_registers,
+        a_registration_on_a_condition_is_later_than_the_one_before,
+        a_copy_of_an_older_registration_replaces_no_newer_one,
     }
     injection {
         a_filter_finds_what_it_says_and_nothing_else,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use onward_core::root_run::root_run;
 use onward_core::run::{Again, IdempotencyRecord, Refusal};
 use onward_core::task::{StaleReport, TaskId};
-use onward_core::{ErrorInfo, Index, RunKey, error_enum};
+use onward_core::{ErrorInfo, Index, Name, RunKey, error_enum};
 
 error_enum! {
     #[derive(Debug, thiserror::Error)]
@@ -77,6 +77,9 @@ error_enum! {
         /// The databases, or their order, are not those that the shards were created with.
         #[error("the databases do not match the shards: {why}")]
         DatabasesDiffer { why: String } => DatabasesDiffer,
+        /// Another version of the kind was registered meanwhile.
+        #[error("the current version of `{kind}` is {}", version.as_ref().map_or("none", Name::as_str))]
+        KindChanged { kind: Name, version: Option<Name> } => FlowChanged,
         #[error("invalid page cursor `{cursor}`")]
         CursorInvalid { cursor: String } => CursorInvalid,
         #[error("the store cannot be reached: {why}")]

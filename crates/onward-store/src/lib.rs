@@ -18,6 +18,7 @@ mod error;
 mod lists;
 mod memory;
 pub mod payloads;
+mod registration;
 mod restore;
 pub mod sync;
 pub mod unit_of_work;
@@ -41,6 +42,7 @@ pub use lists::{DeletedQuery, Gaps, RunPage, RunQuery, TaskQuery, WaitQuery, cur
 pub use memory::MemoryStore;
 pub use onward_core::Consequence;
 pub use onward_core::api::{Appended, DeletedRun, Restored, VersionCount};
+pub use registration::{KindCondition, Registration};
 pub use restore::check_restore;
 
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -249,7 +251,8 @@ pub trait Store: Send + Sync {
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;
 
     /// Stores the schemas of kinds. Each entry replaces that of its namespace, kind and version; one without schemas removes it.
-    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()>;
+    /// Returns their time. All or nothing is written; fails with [`StoreError::KindChanged`] if the condition is not met.
+    fn register_kinds(&self, kinds: Vec<KindSchemas>, registration: Registration) -> StoreFuture<'_, Timestamp>;
 
     /// Returns the kinds of one namespace that have schemas: workflows, then tasks, by name and version; no version sorts first.
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>>;

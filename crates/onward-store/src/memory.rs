@@ -22,8 +22,8 @@ use crate::sync::lock;
 use crate::unit_of_work::{self, Rows, block_on_ready};
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
-    OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture,
-    TaskQuery, VersionCount, WaitQuery, payloads,
+    OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Registration, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError,
+    StoreFuture, TaskQuery, VersionCount, WaitQuery, payloads,
 };
 use rows::MemoryRows;
 use state::MemoryState;
@@ -240,11 +240,10 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.read(|state| state.find_deleted(&query))) })
     }
 
-    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
+    fn register_kinds(&self, kinds: Vec<KindSchemas>, registration: Registration) -> StoreFuture<'_, Timestamp> {
         Box::pin(async move {
             payloads::check_kinds(&kinds, self.payload_bytes_max)?;
-            self.write(|state, now| state.put_kinds(kinds, now));
-            Ok(())
+            self.write(|state, now| state.put_kinds(kinds, &registration, now))
         })
     }
 

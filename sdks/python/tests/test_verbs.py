@@ -620,3 +620,24 @@ async def test_an_equal_call_of_another_run_has_the_recorded_result() -> None:
         assert await run.result() == [1, 4, 3]
         with pytest.raises(OnwardError, match="either a `key` or a `prefix`"):
             await onward.invalidate_memos()
+
+
+async def test_a_promise_is_found_by_its_key() -> None:
+    @workflow("keyed-promise")
+    async def keyed(ctx: Ctx, key: str) -> str:
+        return await ctx.promise("paid", str, key=key)
+
+    async with opened(keyed) as onward:
+        with pytest.raises(OnwardError) as missing:
+            await onward.find_promise("payment/42")
+        assert missing.value.code == "promise_key_not_found"
+        run = await onward.start(keyed, "payment/42")
+        promise = None
+        while promise is None:
+            try:
+                promise = await onward.find_promise("payment/42")
+            except OnwardError as error:
+                assert error.code == "promise_key_not_found"
+                await asyncio.sleep(0.005)
+        await onward.resolve(promise, "paid", id="hook-1")
+        assert await run.result() == "paid"

@@ -216,6 +216,11 @@ export class Onward implements AsyncDisposable {
     return this.request("resolve", { value: value ?? null, promise, ...options }, "the value of promise", promise);
   }
 
+  /** Returns the id of the promise that has this key, or had it last. */
+  async findPromise(key: string): Promise<string> {
+    return (await this.execute<{ promise: string }>("find_promise", { key })).promise;
+  }
+
   /** Rejects a promise: the code that awaits it gets this error. */
   reject(promise: string, error: unknown, options: RequestOptions = {}): Promise<Receipt> {
     const failure: unknown = JSON.parse(failureText(error));

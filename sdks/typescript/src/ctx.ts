@@ -315,9 +315,13 @@ export class Ctx {
     return identified(this.#open("approval", { name, title, description, show, deciders, ...others }, "approval", name, read));
   }
 
-  /** Hands out an id and waits for the value with which a caller resolves it. */
-  promise<T = unknown>(name: string, options: { within?: Duration } = {}): Identified<T> {
-    return identified(this.#open("promise", { name, within_ms: optionalMs(options.within, "within") }, "promise", name));
+  /**
+   * Hands out an id and waits for the value with which a caller resolves it. With a `key`, the caller needs no id:
+   * `onward.findPromise(key)` returns it.
+   */
+  promise<T = unknown>(name: string, options: { within?: Duration; key?: string } = {}): Identified<T> {
+    const args = { name, within_ms: optionalMs(options.within, "within"), key: options.key };
+    return identified(this.#open("promise", args, "promise", name));
   }
 
   // ---- children

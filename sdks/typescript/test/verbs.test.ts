@@ -215,7 +215,9 @@ const shielded = workflow("shielded", async (ctx) => {
   return failure.code;
 });
 
-const workflows = [remembered, steps, failing, everything, mailboxes, approvals, child, waiting, parent, counter, generations, saga, cancelable, shielded, kindly];
+const keyed = workflow("keyed", (ctx, key: string) => ctx.promise<string>("paid", { key }));
+
+const workflows = [keyed, remembered, steps, failing, everything, mailboxes, approvals, child, waiting, parent, counter, generations, saga, cancelable, shielded, kindly];
 const onward = await inMemory({ workflows, tasks: [double, flaky, compute, unsteady] });
 
 test("a kind has defaults, and a call replaces them", async () => {
@@ -345,4 +347,18 @@ test("an equal call of another run has the recorded result, until it is invalida
   assert.equal(await onward.invalidateMemos({ key: "page/a" }), 0);
   const [page, step] = await (await onward.start(remembered, "a")).result();
   assert.deepEqual([page === first[0], step], [false, first[1]]);
+});
+
+test("a promise is found by its key", async () => {
+  const found = (key: string): Promise<string | undefined> =>
+    onward.findPromise(key).catch((error: Failure) => {
+      assert.equal(error.code, "promise_key_not_found");
+      return undefined;
+    });
+  assert.equal(await found("payment/42"), undefined);
+  const run = await onward.start(keyed, "payment/42");
+  let promise: string | undefined;
+  while (promise === undefined) promise = await found("payment/42");
+  await onward.resolve(promise, "paid", { id: "hook-1" });
+  assert.equal(await run.result(), "paid");
 });

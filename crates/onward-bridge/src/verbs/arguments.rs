@@ -103,7 +103,7 @@ arguments! {
         /// The JSON schema of the answer.
         answer_schema: Option<Raw>,
     }
-    PromiseArguments { name: String, within_ms: Option<u64> }
+    PromiseArguments { name: String, within_ms: Option<u64>, key: Option<String> }
     ChildArguments {
         kind: String,
         #[serde(default = "null")]

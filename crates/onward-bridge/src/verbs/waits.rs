@@ -161,10 +161,11 @@ fn answered(decision: onward::Result<onward::Answered<Raw>>) -> onward::Result<P
     }))
 }
 
-pub(super) fn promise(caller: &Caller<'_>, PromiseArguments { name, within_ms }: PromiseArguments) -> Result<Called> {
+pub(super) fn promise(caller: &Caller<'_>, PromiseArguments { name, within_ms, key }: PromiseArguments) -> Result<Called> {
     caller.wait_with(|ctx, _| {
         let promise = ctx.promise::<Raw>(&name);
         let promise = within_ms.into_iter().fold(promise, |promise, ms| promise.within(Duration::from_millis(ms)));
+        let promise = key.into_iter().fold(promise, |promise, key| promise.key(key));
         let id = serde_json::json!({"id": promise.id()}).to_string();
         (Box::pin(CallFuture::durable(promise, value)), id)
     })

@@ -1,8 +1,8 @@
-//! `onward promise …`: resolves or rejects a promise by its id.
+//! `onward promise …`: resolves or rejects a promise by its id or its key.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use onward_core::api::ResolveRequest;
+use onward_core::api::{FindPromiseRequest, ResolveRequest};
 use onward_core::{Failure, Payload};
 
 use crate::args::{Global, read_optional_payload};
@@ -42,6 +42,9 @@ pub struct RejectArgs {
 pub struct PromiseArgs {
     /// Promise id, as handed out by the run and shown by `onward run show`
     id: String,
+    /// The id is the key that the code has set
+    #[arg(long)]
+    by_key: bool,
     /// Idempotency key: a repeated id returns the first result
     #[arg(long, value_name = "ID")]
     resolution_id: Option<String>,
@@ -62,10 +65,15 @@ pub async fn execute(command: PromiseCommand, global: &Global) -> Result<()> {
 
 async fn settle(promise: PromiseArgs, result: Result<Payload, Failure>, global: &Global) -> Result<()> {
     let connection = Connection::to_write(global).await?;
-    let call = connection.call(&promise.id)?;
+    let namespace = connection.namespace.clone();
+    let id = match promise.by_key {
+        true => connection.find_promise(FindPromiseRequest { namespace, key: promise.id }).await?.promise,
+        false => promise.id,
+    };
+    let call = connection.call(&id)?;
     let resolution_id = promise.resolution_id.unwrap_or_else(new_id::unique);
     let what = if result.is_ok() { "promise resolved" } else { "promise rejected" };
-    let (namespace, promise) = (connection.namespace.clone(), promise.id);
+    let (namespace, promise) = (connection.namespace.clone(), id);
     let appended = connection.resolve_promise(ResolveRequest { namespace, promise, result, resolution_id }).await?;
     answer(global, &call.run, what, &appended)
 }

@@ -89,7 +89,10 @@ impl EventFormatter {
             Event::ApprovalRequested(event) => {
                 format!("{}: {}{}", shown(event.name.as_str()), shown(&event.title), deadline(event.deadline, at))
             }
-            Event::PromiseCreated(event) => format!("{}{}", shown(event.name.as_str()), deadline(event.deadline, at)),
+            Event::PromiseCreated(event) => {
+                let key = event.key.as_ref().map(|key| format!(" {}", shown(key))).unwrap_or_default();
+                format!("{}{key}{}", shown(event.name.as_str()), deadline(event.deadline, at))
+            }
             Event::WaitCanceled(event) => self.call(&event.call_id),
             Event::MemoRequested(event) => format!("{} {}", shown(event.name.as_str()), shown(&event.key)),
             Event::MemoStored(event) => self.call(&event.call_id),

@@ -31,7 +31,10 @@ fn a_flow_is_applied_listed_compared_and_deleted() {
     assert!(diff.out.contains("-output: \"first {{") && diff.out.contains("+output: \"second {{"), "{}", diff.out);
     let stale = run(data.path(), ["flow", "apply", path, "--expected", "0123"]);
     assert!(stale.code != 0 && stale.err.contains("flow_changed"), "{}", stale.err);
-    assert_eq!(run(data.path(), ["flow", "apply", path]).code, 0);
+    assert!(stale.err.contains(&first), "it names the current version: {}", stale.err);
+    assert_eq!(run(data.path(), ["flow", "apply", path, "--expected", &first]).code, 0);
+    let overtaken = run(data.path(), ["flow", "apply", path, "--expected", &first]);
+    assert!(overtaken.code != 0 && overtaken.err.contains("flow_changed"), "{}", overtaken.err);
     let listed = run(data.path(), ["flow", "list", "--json"]).json();
     let second = listed["flows"][0]["version"].as_str().unwrap();
     assert_ne!(second, first);

@@ -159,7 +159,7 @@ async fn counter(ctx: Ctx, start: u64) -> Result<u64> {
         *count += more;
         if *count > 100 { Err(Failure::fatal("too much").with_code("too_much")) } else { Ok(*count) }
     });
-    let promised: u64 = ctx.promise("last").await?;
+    let promised: u64 = ctx.promise("last").key(format!("last/{}", ctx.run_id())).await?;
     Ok(*count.lock().unwrap() + promised)
 }
 

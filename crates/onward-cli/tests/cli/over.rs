@@ -88,6 +88,8 @@ fn every_verb_prints_the_same_over_a_server_as_over_a_directory() {
         "approval decide what --approve",
         "promise resolve order-1~0~9 1",
         "promise reject order-1~0~9 --message no",
+        "promise resolve --by-key payment/42 1",
+        "promise reject --by-key payment/42 --message no",
         "run pause order-1 --reason audit",
         "run resume order-1",
         "run resume order-1",
@@ -133,7 +135,13 @@ fn a_run_is_started_queried_updated_and_awaited_over_a_server() {
             "! error[unknown_query]: run c has no query `nope`\n! hint: register it with `ctx.query(name, ..)`; it is available once the code has made that call",
         );
         let promise = over(&["run", "show", "c", "--json"]).json()["awaiting"][0]["id"].as_str().unwrap().to_owned();
-        let resolved = over(&["promise", "resolve", &promise, "1000", "--resolution-id", "r1"]);
+        let resolved = loop {
+            let resolved = over(&["promise", "resolve", "--by-key", "last/c", "1000", "--resolution-id", "r1"]);
+            if resolved.code == 0 {
+                break resolved;
+            }
+            assert!(resolved.err.starts_with("error[promise_key_not_found]"), "{}", resolved.err);
+        };
         assert!(resolved.out.starts_with("c: promise resolved at event #"), "{}{}", resolved.out, resolved.err);
         assert!(over(&["promise", "resolve", &promise, "1", "--resolution-id", "r2"]).err.starts_with("error[signal_lost]"));
         over(&["run", "wait", "c"]).assert_output(0, "1116");

@@ -77,7 +77,7 @@ impl Call {
             | ListQuarantined(_) | RetryTask(_) | ListQueues(_) | ReadTimeline(_) | ReadAt(_) | CountRuns(_)
             | ReadActivity(_) | PutFlow(_) | ListFlows(_) | DeleteFlow(_) | PutDefaults(_) | ListDefaults(_)
             | InvalidateMemos(_) | ReadSchedule(_) | ListSchedules(_) | DeleteSchedule(_) | PauseSchedule(_)
-            | ResumeSchedule(_) | TriggerSchedule(_) | BackfillSchedule(_) | ListSlots(_) => Ok(()),
+            | ResumeSchedule(_) | TriggerSchedule(_) | BackfillSchedule(_) | ListSlots(_) | FindPromise(_) => Ok(()),
         }
     }
 }

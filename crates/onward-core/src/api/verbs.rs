@@ -100,6 +100,8 @@ macro_rules! with_verbs {
             decide_approval DecideApproval(DecideRequest) -> Appended, Approve;
             /// Resolves or rejects a promise.
             resolve_promise ResolvePromise(ResolveRequest) -> Appended, Signal;
+            /// Returns the id of the promise that has a key, or had it last.
+            find_promise FindPromise(FindPromiseRequest) -> FindPromiseReply, Signal;
             /// Lists the workers of a namespace.
             list_workers ListWorkers(NamespaceRequest) -> WorkersReply, Read;
             /// Lists quarantined tasks, oldest first.

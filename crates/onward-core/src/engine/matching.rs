@@ -6,7 +6,7 @@
 use super::call::StepIdentity;
 use super::{Engine, Fault};
 use crate::log::codec::Field;
-use crate::log::event::{Checkpoint, Divergence, SuspendReason, TaskScheduled};
+use crate::log::event::{Checkpoint, Divergence, PromiseCreated, SuspendReason, TaskScheduled};
 use crate::{CallId, Event, Failure, Hash, Index, Payload, Record};
 
 /// The last call on which code and log agreed; described only after a divergence.
@@ -148,7 +148,7 @@ fn agrees(recorded: &Event, attempted: &Event) -> bool {
                 == (&b.call_id, &b.name, &b.title, &b.description, b.bound_to)
                 && same(a.show.as_ref(), b.show.as_ref())
         }
-        (Event::PromiseCreated(a), Event::PromiseCreated(b)) => (&a.call_id, &a.name) == (&b.call_id, &b.name),
+        (Event::PromiseCreated(a), Event::PromiseCreated(b)) => (&a.call_id, &a.name, &a.key) == (&b.call_id, &b.name, &b.key),
         (Event::SignalAwaited(a), Event::SignalAwaited(b)) => {
             (&a.call_id, &a.name, a.is_pattern) == (&b.call_id, &b.name, b.is_pattern)
         }
@@ -230,6 +230,9 @@ pub fn describe(event: &Event) -> String {
         Event::SignalAwaited(e) => format!("waiting for signal `{}` at {}", e.name, e.call_id),
         Event::SignalConsumed(e) => format!("consuming signal `{}` (event {}) at {}", e.name, e.index, e.call_id),
         Event::ApprovalRequested(e) => format!("approval `{}` at {}: {}", e.name, e.call_id, e.title),
+        Event::PromiseCreated(PromiseCreated { call_id, name, key: Some(key), .. }) => {
+            format!("promise `{name}` at {call_id} with key `{key}`")
+        }
         Event::PromiseCreated(e) => format!("promise `{}` at {}", e.name, e.call_id),
         Event::WaitCanceled(e) => format!("canceling the wait at {}", e.call_id),
         Event::StateSet(e) => format!("state `{}` = {} at {}", e.key, value(&e.value), e.call_id),

@@ -35,6 +35,9 @@ impl Engine {
         if memo.key.is_empty() || memo.key.len() > MEMO_KEY_BYTES_MAX {
             return self.misuse(format!("the key of a memo has 1 to {MEMO_KEY_BYTES_MAX} bytes, not {}", memo.key.len()));
         }
+        if memo.scope == MemoScope::Promise {
+            return self.misuse("a memo has the scope `namespace` or `tree`".to_owned());
+        }
         let Some(call) = self.calls.get(call_id) else { return };
         if call.memo.is_some() {
             return self.misuse("a call can have only one memo");

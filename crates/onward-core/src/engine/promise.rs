@@ -10,7 +10,7 @@ impl Engine {
         // The promise may be resolved at once, so it must be durable before a step hands out its id.
         self.polled = true;
         let call_id = self.next_call_id();
-        let event = PromiseCreated { call_id: call_id.clone(), name: name.clone(), deadline: None };
+        let event = PromiseCreated { call_id: call_id.clone(), name: name.clone(), deadline: None, key: None };
         self.open(call_id.clone(), CallDetails::Promise { name }, Some(event.into()));
         call_id
     }

@@ -269,6 +269,9 @@ impl Event {
             Event::StepFailed(event) => event.retry_at.is_none(),
             Event::MemoAsked(_) | Event::MemoSettled(_) | Event::MemoReturned(_) | Event::MemoInvalidated(_) => true,
             Event::ScheduleDecided(_) => true,
+            // They take or release the key of a promise.
+            Event::PromiseCreated(event) => event.key.is_some(),
+            Event::PromiseResolved(_) | Event::WaitCanceled(_) | Event::TimerFired(_) => true,
             _ => self.is_quiet(),
         }
     }
@@ -846,7 +849,14 @@ message! {
         10 => answer_schema: Option<Payload>,
     }
 
-    pub struct PromiseCreated { 1 => call_id: CallId, 2 => name: Name, 3 => deadline: Option<Timestamp> }
+    pub struct PromiseCreated {
+        1 => call_id: CallId,
+        2 => name: Name,
+        3 => deadline: Option<Timestamp>,
+        /// The key under which callers find the promise without its id (see [`crate::run::memo`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => key: Option<String>,
+    }
 
     /// The code no longer waits for this timer, signal, approval or promise.
     pub struct WaitCanceled { 1 => call_id: CallId }

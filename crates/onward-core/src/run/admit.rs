@@ -3,7 +3,8 @@
 use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, RunHead, Status};
 use crate::agent::conversation::ENTRY_SIGNAL;
 use crate::log::event::{
-    Attribute, PauseReason, RunPaused, RunResumed, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_incarnation,
+    Attribute, PauseReason, PromiseCreated, RunPaused, RunResumed, RunStarted, TaskAttemptEnded, TaskAttempted,
+    is_same_incarnation,
 };
 use crate::run::attribute;
 use crate::run::deadline::deadline_call;
@@ -64,8 +65,8 @@ error_enum! {
         #[error("run {key} does not wait for a memo at {call_id}")]
         MemoNotAwaited { key: RunKey, call_id: CallId } => WaitNotFound,
         #[error(
-            "run {key} may not use the memo at {call_id}, of the scope `{scope}`: the API key of its worker is bound to kinds, and runs of \
-             other kinds may use this memo"
+            "run {key} may not use the key of {call_id}, of the scope `{scope}`: the API key of its worker is bound to kinds, and runs of \
+             other kinds may use this key"
         )]
         SharedKeyNotAllowed { key: RunKey, call_id: CallId, scope: MemoScope } => SharedKeyNotAllowed,
         #[error("run {key} is external: only its own engine can do that")]
@@ -87,7 +88,7 @@ fn closed_hint(status: Status) -> Option<&'static str> {
 
 impl Refusal {
     /// Returns the pause to append instead of what is refused: of an attempt if the budget is exhausted (BG1), of a commit if its
-    /// worker may not use a memo (MM8).
+    /// worker may not use a key (MM8).
     pub fn pause(&self) -> Option<Input> {
         if let Refusal::SharedKeyNotAllowed { .. } = self {
             let message = format!("{self}; {}", self.hint().unwrap_or_default());
@@ -330,6 +331,10 @@ impl RunHead {
         events.iter().find_map(|event| match event {
             Event::MemoRequested(asked) if asked.key.is_empty() || asked.key.len() > MEMO_KEY_BYTES_MAX => {
                 Some("the key of a memo is empty or too long")
+            }
+            Event::MemoRequested(asked) if asked.scope == MemoScope::Promise => Some("a memo has the scope of promises"),
+            Event::PromiseCreated(PromiseCreated { key: Some(key), .. }) if key.is_empty() || key.len() > MEMO_KEY_BYTES_MAX => {
+                Some("the key of a promise is empty or too long")
             }
             Event::TaskScheduled(task) if task.options.class == Some(EffectClass::AtMostOnce) && has_memo(&task.call_id) => {
                 Some("a task that runs at most once has a memo")

@@ -5,6 +5,9 @@
 //! cells reach each other through the outbox like all runs. A cell with a value is only read, so hits do not make its log longer;
 //! [`look`] decides what a call finds there.
 //!
+//! The key of a promise is a cell, too: the promise is its owner and computes nothing, and callers find the promise in it. It
+//! waits for no other one: if the key is taken, the later promise fails. After the promise the closed cell still names it.
+//!
 //! `memo/cell` admits inputs to cells, `memo/calls` follows the calls of a run that wait for a cell or compute for one.
 //!
 //! Must never see a plain payload: a key is a text that the caller derives, from a keyed hash if payloads are encrypted.
@@ -21,17 +24,23 @@
 //! - MM7: a replayed call keeps its recorded hit; a copy of a log requests again what was not answered, and owns nothing.
 //! - MM8 (S4): a worker whose rights are restricted to some kinds neither requests nor fills a memo that runs of other kinds use,
 //!   except those of its own tree.
+//! - PK1: at any time at most one open promise of a namespace has a key. Another one that is created with it fails.
+//! - PK2: a key leads to the promise that has it, from the delivery of its request on; after the end of the promise to the same one,
+//!   for a week or until another promise has the key. It never leads to a run that was started later under the same id. A retried
+//!   run requests the keys of its open promises again; a fork, a reset and an import do not.
 
 mod calls;
 mod cell;
 
 use std::time::Duration;
 
-use crate::log::event::{MemoAnswered, MemoAsked, MemoHit, MemoRequested, MemoReturned, RunStarted};
+use crate::log::event::{
+    MemoAnswered, MemoAsked, MemoHit, MemoRequested, MemoReturned, PromiseCreated, PromiseResolved, RunStarted,
+};
 use crate::run::internal::InternalRuns;
 use crate::run::root::root_run;
 use crate::run::{IdempotencyRecord, Input, NewRun, OutboxMessage, RunHead, Status};
-use crate::{CallId, Hash, Name, Payload, RunId, RunKey, Timestamp, message, numbered};
+use crate::{CallId, ErrorCode, Event, Failure, Hash, Name, Payload, RunId, RunKey, Timestamp, message, numbered};
 
 pub use calls::OpenMemo;
 pub(in crate::run) use cell::is_cell_input;
@@ -43,6 +52,12 @@ pub const MEMO_PREFIX: &str = InternalRuns::Memos.prefix();
 /// The maximum length of a key, in bytes.
 pub const MEMO_KEY_BYTES_MAX: usize = 1_024;
 
+/// The time for which a key leads to a promise after its end (PK2).
+const PROMISE_KEY_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+
+/// The resolution id of the failure of a promise whose key another one has.
+pub const KEY_TAKEN: &str = "key_taken";
+
 numbered! {
     /// The runs that share a memo.
     #[derive(Default)]
@@ -52,6 +67,8 @@ numbered! {
         0 => Namespace / "namespace",
         /// The runs with the same root run.
         1 => Tree / "tree",
+        /// Not a memo: the key of a promise, in the namespace.
+        2 => Promise / "promise",
     }
 }
 
@@ -60,6 +77,7 @@ numbered! {
     pub enum MemoCallType {
         0 => Step / "step",
         1 => Task / "task",
+        2 => Promise / "promise",
     }
 }
 
@@ -87,6 +105,11 @@ message! {
 }
 
 impl MemoCell {
+    /// Returns the cell of a promise's key.
+    pub fn of_promise(key: String) -> MemoCell {
+        MemoCell { scope: MemoScope::Promise, key, tree: None }
+    }
+
     /// Returns the memo of `key` for calls of `run`.
     pub fn of(run: &RunId, scope: MemoScope, key: String) -> MemoCell {
         let tree = (scope == MemoScope::Tree).then(|| root_run(run).to_owned());
@@ -132,6 +155,8 @@ pub enum Look {
     Append,
     /// The value applies: answer with it.
     Hit,
+    /// The promise had the key until its end: the request is a repeat (MM3).
+    Repeat,
     /// The cell is closed without a value that applies: delete it, then start one.
     Renew,
 }
@@ -141,6 +166,10 @@ pub fn look(cell: Option<&RunHead>, asked: &MemoAsked, now: Timestamp) -> Look {
     let Some(head) = cell else { return Look::Start };
     if !head.status.is_closed() {
         return Look::Append;
+    }
+    if asked.cell.scope == MemoScope::Promise {
+        let is_its = head.cell.as_ref().is_some_and(|cell| cell.promise() == Some(&asked.by));
+        return if is_its { Look::Repeat } else { Look::Renew }; // PK2
     }
     let value = head.cell.as_ref().and_then(|cell| cell.value.as_ref()).filter(|_| head.status == Status::Completed);
     let Some(value) = value else { return Look::Renew };
@@ -204,14 +233,56 @@ impl MemoAnswered {
 
 /// Returns the message that returns an ownership to its cell, if the input is one that its run did not accept (MM2).
 pub fn returned(to: &RunKey, input: &Input) -> Option<OutboxMessage> {
-    let crate::Event::MemoAnswered(MemoAnswered { call_id, cell, grant: Some(grant), .. }) = &input.event else { return None };
+    let Event::MemoAnswered(MemoAnswered { call_id, cell, grant: Some(grant), .. }) = &input.event else { return None };
     let (call_id, generation, incarnation) = (call_id.clone(), input.generation.unwrap_or_default(), input.incarnation);
     let by = MemoCaller { run: to.clone(), generation, call_id, incarnation };
     let input = Input { incarnation: Some(*grant), ..Input::new(MemoReturned { by }) };
     Some(OutboxMessage::Input { to: RunKey::new(to.namespace.clone(), cell.clone()), input })
 }
 
+impl MemoCaller {
+    /// Returns the failure of a promise whose key another one has (PK1).
+    fn taken(&self, key: &str) -> OutboxMessage {
+        let failure = Failure::fatal(format!("another promise has the key `{key}`")).with_code(ErrorCode::PromiseKeyTaken);
+        let (call_id, resolution_id) = (self.call_id.clone(), KEY_TAKEN.to_owned());
+        let event = PromiseResolved { call_id, result: Err(failure), resolution_id };
+        let input = Input::answer(event, self.generation, &self.call_id, KEY_TAKEN);
+        OutboxMessage::Input { to: self.run.clone(), input: Input { incarnation: self.incarnation, ..input } }
+    }
+}
+
+impl CellHead {
+    /// Returns the promise that has the key of this cell, or had it last.
+    pub fn promise(&self) -> Option<&MemoCaller> {
+        let caller = self.owner.as_ref().or_else(|| self.value.as_ref().map(|value| &value.from));
+        caller.filter(|_| self.memo.scope == MemoScope::Promise)
+    }
+}
+
 impl MemoRequested {
+    /// Returns the request that an event makes for its call; a promise with a key requests the key.
+    fn of(event: &Event) -> Option<MemoRequested> {
+        match event {
+            Event::MemoRequested(requested) => Some(requested.clone()),
+            Event::PromiseCreated(PromiseCreated { call_id, name, key: Some(key), .. }) => Some(MemoRequested {
+                call_id: call_id.clone(),
+                of_type: MemoCallType::Promise,
+                name: name.clone(),
+                scope: MemoScope::Promise,
+                key: key.clone(),
+                ttl_ms: PROMISE_KEY_MS,
+                is_derived: false,
+                sealed_key: None,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Returns true for the key of a promise.
+    fn is_promise(&self) -> bool {
+        self.scope == MemoScope::Promise
+    }
+
     /// Returns the memo that the call requests.
     pub fn memo(&self, run: &RunId) -> MemoCell {
         MemoCell::of(run, self.scope, self.key.clone())

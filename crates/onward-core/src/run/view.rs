@@ -299,7 +299,7 @@ impl Fold {
             Event::TaskFailed(_) | Event::ChildFailed(_) if self.is_set_aside(index) => {}
             Event::TaskFailed(event) => self.close(&event.call_id),
             Event::TimerFired(event) => self.close(&event.call_id),
-            Event::MemoAnswered(event) => self.close(&event.call_id),
+            Event::MemoAnswered(event) => self.close_memo(&event.call_id),
             Event::ChildCompleted(event) => self.close(&event.call_id),
             Event::ChildFailed(event) => self.close(&event.call_id),
             Event::CancelRequested(event) => {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::event::{ApprovalDecided, PauseReason, PromiseResolved};
+use onward_core::memo::KEY_TAKEN;
 use onward_core::run::{Input, Wait, WaitKind};
 use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{ErrorCode, Event, Failure, Index, Payload, RunKey, Status};
@@ -17,8 +18,9 @@ use crate::schemas::answers::check_answer;
 use crate::schemas::depth::check_payload;
 use crate::{CallRef, Decide, Runtime, RuntimeError};
 
-/// Ids of the results that the engine itself records: when the deadline passes, and when the code withdraws the call.
-const RESERVED_IDS: [&str; 2] = ["expired", "withdrawn"];
+/// Ids of the results that no caller sends: when the deadline passes, when the code withdraws the call, and when the key of a
+/// promise is taken.
+const RESERVED_IDS: [&str; 3] = ["expired", "withdrawn", KEY_TAKEN];
 
 /// The restrictions on who may decide an approval.
 #[derive(Default)]

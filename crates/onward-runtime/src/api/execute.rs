@@ -5,8 +5,8 @@ use std::time::Duration;
 use onward_core::api::VersionCount;
 use onward_core::api::{
     self, ActiveReply, AskReply, BlockersReply, Call, ChangeReply, ChangeRequest, DecideRequest, DeletedReply, DoneReply,
-    FlowsReply, LogPage, MessageRequest, QueuesReply, Reply, ResolveRequest, RetryRequest, RunList, Signal, SpendReply,
-    StartReply, TasksReply, VersionsReply, WaitsReply, WorkersReply,
+    FindPromiseReply, FlowsReply, LogPage, MessageRequest, QueuesReply, Reply, ResolveRequest, RetryRequest, RunList, Signal,
+    SpendReply, StartReply, TasksReply, VersionsReply, WaitsReply, WorkersReply,
 };
 use onward_core::budget::{Allowance, Budget};
 use onward_core::conversation::MESSAGE;
@@ -107,6 +107,7 @@ impl Runtime {
                 let call = CallRef::parse(&namespace, &promise)?;
                 Reply::ResolvePromise(self.resolve_promise(&call, result, &resolution_id).await?)
             }
+            Call::FindPromise(of) => Reply::FindPromise(FindPromiseReply { promise: self.find_promise(of).await?.to_string() }),
             Call::ListWorkers(of) => Reply::ListWorkers(self.workers(&of.namespace).await?),
             Call::ListQuarantined(of) => Reply::ListQuarantined(self.quarantined(of).await?),
             Call::RetryTask(of) => {

@@ -11,6 +11,7 @@ pub(crate) mod execute;
 pub(crate) mod external;
 pub(crate) mod live;
 pub(crate) mod observe;
+pub(crate) mod promise_keys;
 pub(crate) mod read;
 pub(crate) mod reopen;
 pub(crate) mod runs;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use onward_core::budget::BudgetUse;
 use onward_core::event::ParentLink;
-use onward_core::memo;
+use onward_core::memo::{self, MemoScope};
 use onward_core::run::{Input, NewRun, OutboxMessage, answer_to};
 use onward_core::{ErrorCode, Event, Failure, Name, RunKey};
 use onward_store::{Consequence, OutboxId, StoreError};
@@ -244,8 +244,13 @@ fn by_receiver(messages: Vec<(OutboxId, OutboxMessage)>) -> BTreeMap<RunKey, Vec
     for (id, delivery) in messages {
         let receiver = match &delivery {
             OutboxMessage::Start(run) | OutboxMessage::StartFromTemplate { run, .. } => run.key.clone(),
-            // Requests of different runs to one memo need no order.
-            OutboxMessage::Input { input: Input { event: Event::MemoAsked(asked), .. }, .. } => asked.by.run.clone(),
+            // Requests of different runs to one memo need no order. The key of a promise is requested after the promise before has
+            // released it (PK1).
+            OutboxMessage::Input { input: Input { event: Event::MemoAsked(asked), .. }, .. }
+                if asked.cell.scope != MemoScope::Promise =>
+            {
+                asked.by.run.clone()
+            }
             OutboxMessage::Input { to, .. } => to.clone(),
         };
         receivers.entry(receiver).or_default().push((id, delivery));

@@ -14,6 +14,7 @@ use onward_core::api::{DefaultsQuery, DefaultsReply, DefaultsSource, PutDefaults
 use onward_core::event::StandaloneTask;
 use onward_core::run::{Commit, NewRun};
 use onward_core::{DEFAULTS_KIND_PREFIX, Event, KindDefaults, KindSchemas, Name, Namespace};
+use onward_store::Registration;
 
 use crate::schemas::kinds::NamespaceKinds;
 use crate::{Runtime, RuntimeError};
@@ -28,7 +29,7 @@ impl Runtime {
         check(&kind, &defaults)?;
         let row = KindSchemas::empty(namespace.clone(), Name::new(format!("{DEFAULTS_KIND_PREFIX}{kind}"))?, None);
         let defaults = Some(Box::new(defaults)).filter(|defaults| !defaults.is_empty());
-        self.store().register_kinds(vec![KindSchemas { defaults, ..row }]).await?;
+        self.store().register_kinds(vec![KindSchemas { defaults, ..row }], Registration::Always).await?;
         self.kinds_changed(&namespace);
         self.list_defaults(&DefaultsQuery { namespace, kind: Some(kind) }).await
     }

@@ -5,49 +5,68 @@
 //!
 //! Invariants:
 //! - DF1: a document with errors is not stored.
-//! - DF2: the definition that was stored last is current; a start without a version is pinned to it.
+//! - DF2: the definition that was stored last is current; a start without a version is pinned to it. Of several requests that
+//!   expect the same current version, one succeeds.
 //! - DF3: a version that open runs are pinned to is deleted only on request (`force`).
 //! - DF4: workers neither write nor replace definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::api::{DeleteFlowRequest, FlowQuery, FlowVersion, PutFlowReply, PutFlowRequest, WorkerInfo};
-use onward_core::{FLOW_KIND_PREFIX, KindSchemas, Name, Namespace};
-use onward_store::StoreError;
+use onward_core::{FLOW_KIND_PREFIX, KindSchemas, Name, Namespace, Timestamp};
+use onward_store::{KindCondition, Registration, StoreError};
 
 use crate::{Runtime, RuntimeError, Violation};
 
 /// Maximum number of versions of a flow, not counting those of open runs; the oldest are deleted.
 const VERSIONS_MAX: usize = 100;
 
+/// Number of times that a request without `expected` reads the versions again because another one was stored meanwhile.
+const ATTEMPTS: u32 = 100;
+
 impl Runtime {
     /// Stores a document as the current version of its flow (DF1, DF2), or only checks it.
     pub async fn put_flow(&self, request: PutFlowRequest) -> Result<PutFlowReply, RuntimeError> {
         let PutFlowRequest { namespace, flow, document, expected, dry_run } = request;
-        let (workers, all) = (self.workers(&namespace).await?.workers, self.all_flows(&namespace).await?);
+        let (workers, mut all) = (self.workers(&namespace).await?.workers, self.all_flows(&namespace).await?);
         let served = Served { workers, flows: all.iter().map(|version| version.flow.clone()).collect() };
-        let stored: Vec<FlowVersion> = all.into_iter().filter(|version| version.flow == flow).collect();
-        if stored.is_empty() && served.has_code(&flow) {
+        if !served.flows.contains(&flow) && served.has_code(&flow) {
             return Err(kind_taken(flow));
         }
         let checked = checked::check(flow.clone(), document, served).await?;
-        let current = stored.first();
-        if expected.is_some_and(|expected| current.map_or("", |current| current.version.as_str()) != expected) {
-            return Err(RuntimeError::FlowChanged { flow, current: current.map(|current| current.version.clone()) });
+        for _ in 0..ATTEMPTS {
+            all.retain(|version| version.flow == flow);
+            let current = all.first().map(|current| current.version.clone());
+            if expected.as_ref().is_some_and(|expected| current.as_ref().map_or("", Name::as_str) != expected) {
+                return Err(RuntimeError::FlowChanged { flow, current });
+            }
+            let is_same = all.first().is_some_and(|current| current.document.as_deref() == Some(checked.document.as_str()));
+            if dry_run || is_same {
+                return Ok(checked.reply(flow, &all, !dry_run, is_same, self.clock().now()));
+            }
+            match self.store_flow(&namespace, &flow, &checked, &all).await {
+                Err(StoreError::KindChanged { .. }) => all = self.all_flows(&namespace).await?,
+                stored => return Ok(checked.reply(flow, &all, true, false, stored?)),
+            }
         }
-        let is_changed = current.is_none_or(|current| current.version != checked.version);
-        let is_same = current.is_some_and(|current| current.document.as_deref() == Some(checked.document.as_str()));
-        if !dry_run && !is_same {
-            let mut rows = checked.rows(&namespace, &flow);
-            rows.extend(outdated(&stored, &checked.version).flat_map(|old| removed(&namespace, old)));
-            self.store().register_kinds(rows).await?;
-            self.kinds_changed(&namespace);
-        }
-        let open_runs = stored.iter().find(|old| old.version == checked.version).map_or(0, |old| old.open_runs);
-        let applied_at = current.filter(|_| is_same).map_or_else(|| self.clock().now(), |current| current.applied_at);
-        let document = Some(checked.document);
-        let flow = FlowVersion { flow, version: checked.version, document, applied_at, is_current: !dry_run, open_runs };
-        Ok(PutFlowReply { flow, is_changed, warnings: checked.warnings })
+        Err(StoreError::Unavailable { why: format!("flow `{flow}` changes all the time") }.into())
+    }
+
+    /// Stores a document if the version that was read as the current one is still current (DF2); returns the time.
+    async fn store_flow(
+        &self,
+        namespace: &Namespace,
+        flow: &Name,
+        checked: &CheckedFlow,
+        stored: &[FlowVersion],
+    ) -> Result<Timestamp, StoreError> {
+        let mut rows = checked.rows(namespace, flow);
+        rows.extend(outdated(stored, &checked.version).flat_map(|old| removed(namespace, old)));
+        let (kind, version) = (definition_kind(flow), stored.first().map(|current| current.version.clone()));
+        let condition = KindCondition { namespace: namespace.clone(), kind, version };
+        let at = self.store().register_kinds(rows, Registration::If(condition)).await?;
+        self.kinds_changed(namespace);
+        Ok(at)
     }
 
     /// Lists the current versions of all flows by name, without documents, or all versions of one, newest first.
@@ -81,7 +100,9 @@ impl Runtime {
         if open_runs > 0 && !force {
             return Err(RuntimeError::FlowInUse { flow, open_runs });
         }
-        self.store().register_kinds(stored.iter().flat_map(|version| removed(&namespace, version)).collect()).await?;
+        self.store()
+            .register_kinds(stored.iter().flat_map(|version| removed(&namespace, version)).collect(), Registration::Always)
+            .await?;
         self.kinds_changed(&namespace);
         Ok(())
     }
@@ -125,8 +146,12 @@ fn stored_flow(row: KindSchemas) -> Option<FlowVersion> {
 
 /// Builds the row of a definition; without a document it removes the stored one.
 fn row(namespace: &Namespace, flow: &Name, version: &Name, document: Option<String>) -> KindSchemas {
-    let kind = Name::new(format!("{FLOW_KIND_PREFIX}{flow}")).expect("the name of a stored flow leaves space for the prefix");
-    KindSchemas { flow: document, ..KindSchemas::empty(namespace.clone(), kind, Some(version.clone())) }
+    KindSchemas { flow: document, ..KindSchemas::empty(namespace.clone(), definition_kind(flow), Some(version.clone())) }
+}
+
+/// Returns the kind of the rows that have the definitions of a flow.
+fn definition_kind(flow: &Name) -> Name {
+    Name::new(format!("{FLOW_KIND_PREFIX}{flow}")).expect("the name of a stored flow leaves space for the prefix")
 }
 
 /// Returns the rows that remove a definition and the schema of its inputs.
@@ -165,6 +190,17 @@ struct CheckedFlow {
 }
 
 impl CheckedFlow {
+    /// Returns the reply for a document beside the versions that were stored before.
+    fn reply(self, flow: Name, before: &[FlowVersion], is_current: bool, is_same: bool, at: Timestamp) -> PutFlowReply {
+        let current = before.first();
+        let is_changed = current.is_none_or(|current| current.version != self.version);
+        let open_runs = before.iter().find(|old| old.version == self.version).map_or(0, |old| old.open_runs);
+        let applied_at = current.filter(|_| is_same).map_or(at, |current| current.applied_at);
+        let (version, document) = (self.version, Some(self.document));
+        let flow = FlowVersion { flow, version, document, applied_at, is_current, open_runs };
+        PutFlowReply { flow, is_changed, warnings: self.warnings }
+    }
+
     /// Returns the row of the definition, and that of the input's schema, so that a start is checked from now on.
     fn rows(&self, namespace: &Namespace, flow: &Name) -> Vec<KindSchemas> {
         let schemas = KindSchemas::empty(namespace.clone(), flow.clone(), Some(self.version.clone()));

@@ -19,7 +19,7 @@ use onward_core::{
     DEFAULTS_KIND_PREFIX, FLOW_KIND_PREFIX, KindDefaults, KindSchemas, Name, NamedSchema, Namespace, Payload, RunKey,
     TASK_KIND_PREFIX, Timestamp, is_internal_task,
 };
-use onward_store::StoreError;
+use onward_store::{Registration, StoreError};
 
 use super::check::{self, ValueSchema};
 use super::defaults::{check_registered, defaults_kind};
@@ -136,7 +136,7 @@ impl Runtime {
             .filter(is_changed)
             .collect();
         if !changed.is_empty() {
-            self.store().register_kinds(changed).await?;
+            self.store().register_kinds(changed, Registration::Always).await?;
             self.kinds_changed(namespace);
         }
         Ok(())
@@ -159,7 +159,7 @@ impl Runtime {
             };
         }
         if is_known {
-            self.store().register_kinds(kept).await?;
+            self.store().register_kinds(kept, Registration::Always).await?;
             self.kinds_changed(namespace);
         }
         Ok(is_known)

@@ -8,11 +8,11 @@ use std::time::Duration;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
-    Listener, MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, Started, Store, StoreError,
-    StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Listener, MemoryStore, OpenCounts, OutboxId, Registration, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, Started,
+    Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -235,8 +235,8 @@ impl Store for FaultyStore {
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
         self.through("list_deleted", self.memory.list_deleted(query))
     }
-    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
-        self.through("register_kinds", self.memory.register_kinds(kinds))
+    fn register_kinds(&self, kinds: Vec<KindSchemas>, registration: Registration) -> StoreFuture<'_, Timestamp> {
+        self.through("register_kinds", self.memory.register_kinds(kinds, registration))
     }
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
         self.through("list_kinds", self.memory.list_kinds(namespace))

@@ -3,7 +3,10 @@
 use onward_core::api::{DeleteFlowRequest, FlowQuery, FlowVersion, PutFlowReply, PutFlowRequest};
 use onward_core::{FLOW_KIND_PREFIX, KindSchemas, Namespace};
 use onward_runtime::RuntimeError;
+use onward_store::conformance::block_on;
+use onward_store::{Registration, Store};
 
+use crate::faulty::{Happening, When};
 use crate::kit::*;
 
 fn document(message: &str) -> String {
@@ -103,6 +106,48 @@ async fn a_document_with_errors_another_name_or_another_expectation_is_not_store
     let first = kit.runtime.put_flow(expecting("")).await.unwrap();
     refused(kit.runtime.put_flow(expecting("")).await, "flow_changed");
     kit.runtime.put_flow(expecting(first.flow.version.as_str())).await.unwrap();
+}
+
+/// Makes another writer store a document between the next read of the definitions and the write.
+fn overtake(kit: &Harness, version: &str) {
+    let row = KindSchemas {
+        flow: Some(document(version)),
+        ..KindSchemas::empty(Namespace::default(), name(&format!("{FLOW_KIND_PREFIX}greet")), Some(name(version)))
+    };
+    let clock = kit.clock.clone();
+    let act = move |memory: &onward_store::MemoryStore| {
+        clock.advance(seconds(1));
+        block_on(memory.register_kinds(vec![row], Registration::Always)).unwrap();
+    };
+    kit.store.once("register_kinds", When::Before, Happening::Do(Box::new(act)));
+}
+
+/// DF2: the version is compared in the write.
+#[tokio::test]
+async fn a_request_that_another_one_overtakes_fails_if_it_expects_a_version_and_wins_otherwise() {
+    let kit = Harness::new();
+    let first = put(&kit, "first").await.flow.version;
+    overtake(&kit, "overtaker");
+    let expecting = PutFlowRequest { expected: Some(first.to_string()), ..request(document("mine")) };
+    refused(kit.runtime.put_flow(expecting).await, "flow_changed");
+    let names = |found: &[FlowVersion]| found.iter().map(|flow| flow.version.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&versions(&kit).await), ["overtaker", first.as_str()], "nothing is written");
+    overtake(&kit, "second");
+    let reply = kit.runtime.put_flow(request(document("mine"))).await.unwrap();
+    assert!(reply.is_changed && reply.flow.is_current);
+    let found = versions(&kit).await;
+    assert_eq!(names(&found), [reply.flow.version.as_str(), "second", "overtaker", first.as_str()]);
+    assert_eq!(found[0].applied_at, reply.flow.applied_at);
+}
+
+/// DF2: whatever the clock says.
+#[tokio::test]
+async fn documents_that_are_stored_within_one_millisecond_are_current_in_their_order() {
+    let kit = Harness::new();
+    for message in ["a", "b", "c", "a", "d", "b"] {
+        let stored = kit.runtime.put_flow(request(document(message))).await.unwrap().flow.version;
+        assert_eq!(versions(&kit).await[0].version, stored);
+    }
 }
 
 /// DF3.

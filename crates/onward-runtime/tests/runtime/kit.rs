@@ -255,7 +255,7 @@ pub fn approval(call_id: u32, deciders: &[&str], deadline: Option<Timestamp>) ->
 }
 
 pub fn promise(call_id: u32) -> Event {
-    PromiseCreated { call_id: at(call_id), name: name("callback"), deadline: None }.into()
+    PromiseCreated { call_id: at(call_id), name: name("callback"), deadline: None, key: None }.into()
 }
 
 pub fn task(call_id: u32, options: TaskOptions) -> Event {

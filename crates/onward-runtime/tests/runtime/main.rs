@@ -18,6 +18,7 @@ mod live;
 mod memos;
 mod namespaces;
 mod observing;
+mod promise_keys;
 mod questions;
 mod retention;
 mod schedules;

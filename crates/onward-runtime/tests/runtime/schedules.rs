@@ -10,6 +10,7 @@ use onward_core::schedule::{
 };
 use onward_core::{KindSchemas, Namespace, Payload, Timestamp};
 use onward_runtime::{CallContext, RuntimeError};
+use onward_store::Registration;
 
 use crate::faulty::When;
 use crate::kit::*;
@@ -169,12 +170,12 @@ async fn an_input_that_does_not_fit_its_kind_is_refused_and_a_slot_says_why_it_h
         let input = Some(Payload::from_json_text(text));
         vec![KindSchemas { input, ..KindSchemas::empty(Namespace::default(), name("order"), None) }]
     };
-    kit.runtime.store().register_kinds(schema("{\"type\":\"array\"}")).await.unwrap();
+    kit.runtime.store().register_kinds(schema("{\"type\":\"array\"}"), Registration::Always).await.unwrap();
     refused(kit.runtime.put_schedule(request(definition(Overlap::Skip)), CallContext::default()).await, "input_invalid");
-    kit.runtime.store().register_kinds(schema("{\"type\":\"object\"}")).await.unwrap();
+    kit.runtime.store().register_kinds(schema("{\"type\":\"object\"}"), Registration::Always).await.unwrap();
     kit.advance(seconds(60));
     put(&kit, definition(Overlap::Skip)).await;
-    kit.runtime.store().register_kinds(schema("{\"type\":\"array\"}")).await.unwrap();
+    kit.runtime.store().register_kinds(schema("{\"type\":\"array\"}"), Registration::Always).await.unwrap();
     pass_a_minute(&kit).await;
     let view = view(&kit).await;
     let ended = view.history.last().unwrap().ended.clone().unwrap();

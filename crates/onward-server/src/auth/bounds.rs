@@ -7,7 +7,7 @@
 //!   kinds; a worker without it reads the logs of its kinds, and of runs whose tasks it executes.
 //! - BK2 (S4): a key that is bound to queues can start and work on only tasks of these queues.
 //! - BK3 (S4, MM8): a worker whose key is bound to kinds requests and fills only memos of the tree of its run, and only if the run
-//!   belongs to that tree or the tree began with one of its kinds. A commit with another memo pauses its run.
+//!   belongs to that tree or the tree began with one of its kinds. It gives no promise a key. Another commit pauses its run.
 
 use std::collections::BTreeSet;
 

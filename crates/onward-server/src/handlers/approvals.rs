@@ -1,7 +1,10 @@
 //! Approvals, which people decide, and promises, which other systems resolve: each has one result.
 
-use onward_core::api::{Decide, DecideRequest, ResolveRequest, WaitQuery, WaitsReply, verb};
+use onward_core::api::{
+    Decide, DecideRequest, FindPromiseReply, FindPromiseRequest, ResolveRequest, WaitQuery, WaitsReply, verb,
+};
 use onward_core::{Failure, Payload, RunId, RunKey};
+use onward_runtime::CallRef;
 use serde::Deserializer;
 
 use super::prelude::*;
@@ -83,8 +86,29 @@ impl FailureBody {
 }
 
 /// Handles `POST /v1/promises/{id}`.
-pub(crate) async fn resolve(mut request: Request) -> Result<Response, Problem> {
+pub(crate) async fn resolve(request: Request) -> Result<Response, Problem> {
     let call = request.call()?;
+    settle(request, call).await
+}
+
+/// Handles `GET /v1/promises/by-key/{id}`.
+pub(crate) async fn find(request: Request) -> Result<Response, Problem> {
+    let find = find_request(&request);
+    Ok(json(StatusCode::OK, &request.execute::<verb::FindPromise>(find).await?))
+}
+
+/// Handles `POST /v1/promises/by-key/{id}`.
+pub(crate) async fn resolve_by_key(request: Request) -> Result<Response, Problem> {
+    let FindPromiseReply { promise } = request.execute::<verb::FindPromise>(find_request(&request)).await?;
+    let call = CallRef::parse(&request.by.namespace, &promise)?;
+    settle(request, call).await
+}
+
+fn find_request(request: &Request) -> FindPromiseRequest {
+    FindPromiseRequest { namespace: request.by.namespace.clone(), key: request.id.clone().unwrap_or_default() }
+}
+
+async fn settle(mut request: Request, call: CallRef) -> Result<Response, Problem> {
     let ResolveBody { result, failure, resolution_id } = request.json().await?;
     let result: Result<Payload, Failure> = match (result, failure) {
         (Some(result), None) => Ok(payload(Some(result))),

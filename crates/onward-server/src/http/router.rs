@@ -171,6 +171,7 @@ fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, 
         Some("schedules") => return Ok(None),
         Some("runs" | "drive" | "agents") => request.key()?,
         Some("tasks") if !route.path.ends_with("/retry") => request.key()?,
+        Some("promises") if route.path.contains("/by-key/") => return Ok(None), // checked when the promise is found
         Some("tasks" | "approvals" | "promises") => request.call()?.run,
         Some("workers") => return Ok(None), // kinds are checked in hello
         // An external engine may give its run any kind and queue.
@@ -198,6 +199,9 @@ fn refused(route: &Route, id: Option<&str>, refusal: AuthRefusal) -> Problem {
             return Name::new(id).map_or_else(Problem::from, |schedule| RuntimeError::ScheduleNotFound { schedule }.into());
         }
         Some("kinds") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
+        Some("promises") if route.path.contains("/by-key/") => {
+            return RuntimeError::PromiseKeyNotFound { key: id.to_owned() }.into();
+        }
         Some("approvals" | "promises") => CallRef::parse(namespace, id).map(|call| call.run),
         _ => return refusal.into(),
     };

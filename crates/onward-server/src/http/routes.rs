@@ -374,6 +374,12 @@ routes! {
     POST "/v1/promises/{id}" resolvePromise [verb ResolvePromise] approvals::resolve,
         "Resolve or reject a promise; only the first result counts"
         <- JSON "Resolve" => [RECORDED];
+    GET "/v1/promises/by-key/{id}" findPromise [verb FindPromise] approvals::find,
+        "Return the id of the promise that has a key, or had it last"
+        => [200 "The id" JSON "FindPromiseReply"];
+    POST "/v1/promises/by-key/{id}" resolvePromiseByKey [verb ResolvePromise] approvals::resolve_by_key,
+        "Resolve or reject the promise that has a key"
+        <- JSON "Resolve" => [RECORDED];
     POST "/v1/webhooks/{id}" receiveWebhook [public] webhooks::receive,
         "Receive a signed webhook; the signature is the credential"
         <- JSON "Any"

@@ -68,6 +68,10 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
         }
         // A memo may have results of every kind.
         Call::InvalidateMemos(_) => by.caller.bounds.check_filter(None)?,
+        Call::FindPromise(find) if by.caller.bounds.kinds.is_some() => {
+            let promise = server.runtime().find_promise(find.clone()).await?;
+            bounds::check_run(server, scope, &by.caller, &promise.run).await?;
+        }
         Call::PutFlow(put) => by.caller.bounds.check_kind(&put.flow)?,
         Call::PutSchedule(put) => {
             // Its runs are started in the name of the caller, also when the key is revoked.

@@ -41,7 +41,8 @@ async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
     for route in ROUTES.iter().filter(|route| route.path.contains("{id}")) {
         let Some(scope) = route.scope.filter(|scope| *scope != Scope::Read) else { continue };
         let id = match route.path.split('/').nth(2).unwrap() {
-            "workers" => continue, // kinds are checked in hello
+            "workers" => continue,                                     // kinds are checked in hello
+            "promises" if route.path.contains("/by-key/") => continue, // see `a_bound_key_finds_only_promises_of_its_kinds`
             "approvals" | "promises" => "r~0~0",
             "tasks" if route.path.ends_with("/retry") => "r~0~0",
             "tasks" => "t",

@@ -69,6 +69,30 @@ async fn a_document_with_errors_is_refused_with_all_of_them_and_an_input_that_do
     assert_eq!(site.records(), before);
 }
 
+/// DF2: of several requests that expect the same version in the same moment, one succeeds.
+#[tokio::test]
+async fn one_of_several_editors_that_expect_the_same_version_stores_its_document() {
+    let site = Site::open().await;
+    let mut expected = String::new();
+    for round in 0..5 {
+        let edit = |editor: usize| {
+            let document = GREET.replace("Hello", &format!("Hello {round} {editor}"));
+            site.put_json("/v1/flows/greet", json!({"document": document, "expected": expected}))
+        };
+        let replies: [_; 4] = tokio::join!(edit(0), edit(1), edit(2), edit(3)).into();
+        let (stored, refused): (Vec<_>, Vec<_>) = replies.into_iter().partition(|reply| reply.status == 201);
+        assert_eq!((stored.len(), refused.len()), (1, 3), "round {round}");
+        let version = stored[0].json()["flow"]["version"].as_str().unwrap().to_owned();
+        for reply in refused {
+            let detail = reply.problem(409, "flow_changed");
+            assert!(detail.contains(&version), "{detail}");
+        }
+        let listed = site.get("/v1/flows/greet").await.expect(200);
+        assert_eq!(listed["flows"].as_array().unwrap().len(), round + 1, "nothing of the others is stored");
+        expected = version;
+    }
+}
+
 /// S4: a definition is code for workers, so it needs the scope of a worker, and a key that is bound to kinds defines only these.
 #[tokio::test]
 async fn flows_are_stored_by_keys_that_may_work_and_deleted_by_admins() {

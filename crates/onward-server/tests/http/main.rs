@@ -25,6 +25,7 @@ mod live;
 mod memos;
 mod observing;
 mod operations;
+mod promise_keys;
 mod questions;
 mod reflection;
 mod refusals;

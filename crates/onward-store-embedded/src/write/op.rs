@@ -12,7 +12,7 @@ use onward_store::durable::lanes::WAITING_MAX;
 use onward_store::durable::reply::{Pending, Slot};
 use onward_store::durable::{Lanes, RunOp, Waits};
 use onward_store::sync;
-use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, OutboxId, StoreError};
+use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, OutboxId, Registration, StoreError};
 
 use crate::file::lease_file::LostLease;
 
@@ -27,7 +27,7 @@ pub(crate) enum Op {
     LoseLeases(Vec<LostLease>, ReplySlot<()>),
     FinishDeliveries(Vec<OutboxId>, ReplySlot<()>),
     Delete(Delete, ReplySlot<u64>),
-    RegisterKinds(Vec<KindSchemas>, ReplySlot<()>),
+    RegisterKinds(Vec<KindSchemas>, Registration, ReplySlot<Timestamp>),
     /// Notifies listeners of an earlier due time.
     Announce(Timestamp, ReplySlot<()>),
     /// A reader met damage that the writer may repair, after this number of repairs.
@@ -44,12 +44,10 @@ impl Op {
             Op::ClaimTasks(_, to) => to.clone(),
             Op::Expire(_, to) => to.clone(),
             Op::Delete(_, to) => to.clone(),
-            Op::FinishDeliveries(_, to)
-            | Op::LoseLeases(_, to)
-            | Op::RegisterKinds(_, to)
-            | Op::Announce(_, to)
-            | Op::Repair(_, to)
-            | Op::TryWrite(to) => to.clone(),
+            Op::RegisterKinds(_, _, to) => to.clone(),
+            Op::FinishDeliveries(_, to) | Op::LoseLeases(_, to) | Op::Announce(_, to) | Op::Repair(_, to) | Op::TryWrite(to) => {
+                to.clone()
+            }
         }
     }
 }

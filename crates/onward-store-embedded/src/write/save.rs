@@ -9,11 +9,11 @@ use onward_core::{Attribute, CallId, Hash, KindSchemas, Name, RunHead, Timestamp
 use onward_store::admission::TakenSlot;
 use onward_store::durable::{Blobs, Body};
 use onward_store::unit_of_work::{NewRecord, QueuedTask, RunRef, Table, Timer};
-use onward_store::{Change, OutboxId};
+use onward_store::{Change, OutboxId, Registration};
 use rusqlite::{Connection, params};
 
 use crate::error::Outcome;
-use crate::read::{blobs, heads, ledger, past};
+use crate::read::{blobs, heads, ledger, list, past};
 use crate::row::{NEVER, Statements, call_id_key, due_number, event_crc, seal, seal_bytes};
 use crate::write::tasks;
 use crate::write::writer::{Undo, Writer};
@@ -262,9 +262,13 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(crate) fn register_kinds(&mut self, kinds: Vec<KindSchemas>) -> Outcome<()> {
+    pub(crate) fn register_kinds(&mut self, kinds: Vec<KindSchemas>, registration: &Registration) -> Outcome<Timestamp> {
+        let mut stored = Vec::new();
+        for namespace in registration.compared(&kinds) {
+            stored.extend(list::list_kinds(self.db, &namespace)?);
+        }
+        let (kinds, at) = registration.decide(kinds, &stored, self.set.now)?;
         for kind in kinds {
-            let kind = KindSchemas { registered_at: self.set.now, ..kind };
             let (namespace, is_task, name, version) = kind.key();
             let (namespace, name, version) = (namespace.as_str(), name.as_str(), version.map_or("", Name::as_str));
             if kind.has_schemas() {
@@ -275,7 +279,7 @@ impl Writer<'_> {
                 self.db.run(sql, params![namespace, is_task, name, version])?;
             }
         }
-        Ok(())
+        Ok(at)
     }
 
     /// Notifies listeners if `at` is earlier than the announced due time.

@@ -341,7 +341,7 @@ impl<'c> Writer<'c> {
             Op::FinishDeliveries(done, to) => self.reply(&to, |writer| writer.finish_deliveries(&done)),
             Op::LoseLeases(lost, to) => self.reply(&to, |writer| block_on_ready(writer.lose_leases(&lost))),
             Op::Delete(delete, to) => self.reply(&to, |writer| writer.delete_runs(&delete)),
-            Op::RegisterKinds(kinds, to) => self.reply(&to, |writer| writer.register_kinds(kinds)),
+            Op::RegisterKinds(kinds, registration, to) => self.reply(&to, |writer| writer.register_kinds(kinds, &registration)),
             Op::TryWrite(to) => self.reply(&to, Writer::try_write),
             Op::Announce(at, to) => self.reply(&to, |writer| {
                 writer.announce_due(at);

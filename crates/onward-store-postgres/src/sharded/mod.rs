@@ -18,6 +18,7 @@
 mod claim;
 mod database;
 mod due;
+mod kinds;
 mod merge;
 mod open;
 mod outbox;

@@ -11,11 +11,11 @@ use std::time::Duration;
 use onward_core::ledger::{self, SpendBy, SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
-    OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started,
-    Store, StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse, sum_tasks,
+    OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Registration, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate,
+    ServerInfo, Started, Store, StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse, sum_tasks,
 };
 
 use crate::sharded::claim::{by_position, full};
@@ -246,9 +246,17 @@ impl Store for ShardedStore {
         }
     }
 
-    /// Registers in every database that responds; one that missed a kind gets it with the next change.
-    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
-        Box::pin(async move { some_answers(self.request_all(|store| store.register_kinds(kinds.clone())).await).map(drop) })
+    /// Registers in every database that responds; one that missed a kind gets it with the next change. A condition is decided by
+    /// the database to which a run with the name of the kind would belong, and copied from there (RK1).
+    fn register_kinds(&self, kinds: Vec<KindSchemas>, registration: Registration) -> StoreFuture<'_, Timestamp> {
+        Box::pin(async move {
+            let registration = match registration {
+                Registration::If(condition) => Registration::Copy { at: self.register_at_home(kinds.clone(), condition).await? },
+                Registration::Always | Registration::Copy { .. } => registration,
+            };
+            let answers = self.request_all(|store| store.register_kinds(kinds.clone(), registration.clone())).await;
+            Ok(some_answers(answers)?.into_iter().map(|(_, at)| at).max().unwrap_or_default())
+        })
     }
 
     /// Lists kinds. Every database has all of them, so that runs can be started while one is down; the newest registration

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use onward_core::internal::InternalRuns;
-use onward_core::{KindSchemas, RunHead, RunKey};
+use onward_core::{KindSchemas, RunHead, RunKey, Timestamp};
 use onward_store::durable::seal::{number, seal, unseal_bytes};
 use onward_store::unit_of_work::RunRef;
-use onward_store::{Delete, OutboxId, Retention, StoreError};
+use onward_store::{Delete, OutboxId, Registration, Retention, StoreError};
 
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
+use crate::read::list;
 use crate::row::crc;
 use crate::write::claim::text_of;
 use crate::write::unit::UnitOfWork;
@@ -176,9 +177,15 @@ impl UnitOfWork<'_> {
         Ok(())
     }
 
-    pub async fn register_kinds(&mut self, kinds: &[KindSchemas]) -> Outcome<()> {
-        let mut sorted: Vec<KindSchemas> =
-            kinds.iter().map(|kind| KindSchemas { registered_at: self.set.now, ..kind.clone() }).collect();
+    pub async fn register_kinds(&mut self, kinds: &[KindSchemas], registration: &Registration) -> Outcome<Timestamp> {
+        let mut stored = Vec::new();
+        for namespace in registration.compared(kinds) {
+            // Rows that another transaction inserts could not be locked (RK1). The next statement sees what it has committed.
+            let lock = Sql::new("SELECT pg_advisory_xact_lock(hashtextextended('onward.kinds ' || $1, 0))");
+            self.db.query(&lock.text(namespace.as_str())).await?;
+            stored.extend(list::list_kinds(self.db, &namespace).await?);
+        }
+        let (mut sorted, at) = registration.decide(kinds.to_vec(), &stored, self.set.now)?;
         // Sorted, so that two servers that register the same kinds do not deadlock; the last registration counts.
         sorted.sort_by(|a, b| a.key().cmp(&b.key()));
         for kind in sorted {
@@ -193,6 +200,6 @@ impl UnitOfWork<'_> {
             };
             self.db.query(&sql).await?;
         }
-        Ok(())
+        Ok(at)
     }
 }

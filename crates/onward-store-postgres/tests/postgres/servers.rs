@@ -13,8 +13,8 @@ use onward_core::{CallId, Epoch, Index, KindSchemas, Namespace, Record, RunHead,
 use onward_store::conformance::{self, block_on};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
-    Listener, ManualClock, MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo,
-    Shard, Started, Store, StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Listener, ManualClock, MemoryStore, OpenCounts, OutboxId, Registration, RestoreRun, Restored, RunPage, RunQuery, RunUpdate,
+    ServerInfo, Shard, Started, Store, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::{Options, PostgresStore};
 
@@ -75,7 +75,7 @@ in_turn! {
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>>;
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;
-    fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()>;
+    fn register_kinds(&self, kinds: Vec<KindSchemas>, registration: Registration) -> StoreFuture<'_, Timestamp>;
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>>;
 }
 

@@ -12,8 +12,8 @@ use onward_core::task::{TaskId, TaskReport};
 use onward_core::{CallId, Epoch, Index, KindSchemas, Name, Namespace, Payload, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::block_on;
 use onward_store::{
-    ClaimRuns, ClaimTasks, Delete, DeletedQuery, Gaps, KnownRun, Restore, RestoreRun, Retention, RunQuery, ServerInfo, Store,
-    StoreError, TaskQuery, WaitQuery,
+    ClaimRuns, ClaimTasks, Delete, DeletedQuery, Gaps, KindCondition, KnownRun, Registration, Restore, RestoreRun, Retention,
+    RunQuery, ServerInfo, Store, StoreError, TaskQuery, WaitQuery,
 };
 
 use crate::faulty::{Site, id_in, key};
@@ -105,7 +105,7 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
         ("read_since", code(store.read_since(vec![known(id_in(0, 0)), known(id_in(1, 0))]).await)),
         ("announce_server", code(store.announce_server(server, Some(lease)).await)),
         ("list_servers", code(store.list_servers().await)),
-        ("register_kinds", code(store.register_kinds(vec![kind]).await)),
+        ("register_kinds", code(store.register_kinds(vec![kind], Registration::Always).await)),
         ("list_kinds", code(store.list_kinds(namespace()).await)),
         ("delete_runs", code(store.delete_runs(Delete::Expired { retention: Retention::default(), limit: 9 }).await)),
     ]
@@ -342,4 +342,53 @@ fn timer(head: &onward_core::RunHead, ordinal: u32) -> onward_core::run::Commit 
         is_while_paused: false,
         carries: Default::default(),
     }
+}
+
+/// Registers a version of a kind if another one is current.
+fn register(site: &Site, kind: &str, version: &str, expected: Option<&str>) -> Result<Timestamp, StoreError> {
+    let name = |text: &str| Name::new(text).unwrap();
+    let row = KindSchemas::empty(Namespace::default(), name(kind), Some(name(version)));
+    let condition = KindCondition { namespace: Namespace::default(), kind: name(kind), version: expected.map(name) };
+    let rows = vec![KindSchemas { input: Some(Payload::null()), ..row }];
+    block_on(site.store.register_kinds(rows, Registration::If(condition)))
+}
+
+/// The database that decides was down when a version was registered, or its disk is an older one.
+#[test]
+fn the_database_that_decides_learns_a_registration_that_it_has_missed() {
+    let site = site();
+    let kind = id_in(1, 7);
+    site.databases[1].refuse(true);
+    let name = |text: &str| Name::new(text).unwrap();
+    let row = KindSchemas::empty(Namespace::default(), name(&kind), Some(name("v1")));
+    let rows = vec![KindSchemas { input: Some(Payload::null()), ..row }];
+    block_on(site.store.register_kinds(rows, Registration::Always)).unwrap();
+    site.databases[1].refuse(false);
+    site.until([true, true, true]);
+    assert_eq!(register(&site, &kind, "v2", None).unwrap_err().code(), "flow_changed");
+    register(&site, &kind, "v2", Some("v1")).unwrap();
+}
+
+/// RK1, SD3: one database decides, and the others copy what it has decided, also later.
+#[test]
+fn a_registration_on_a_condition_needs_the_database_of_its_kind_only() {
+    let site = site();
+    let kind = id_in(1, 7);
+    register(&site, &kind, "v1", None).unwrap();
+    site.databases[0].refuse(true);
+    register(&site, &kind, "v2", Some("v1")).unwrap();
+    site.databases[0].refuse(false);
+    site.until([true, true, true]);
+    assert_eq!(register(&site, &kind, "v3", Some("v1")).unwrap_err().code(), "flow_changed");
+    site.databases[1].refuse(true);
+    assert_eq!(register(&site, &kind, "v3", Some("v2")).unwrap_err().code(), "store_unavailable");
+    let versions = || {
+        let kept = block_on(site.store.list_kinds(Namespace::default())).unwrap();
+        kept.iter().filter_map(|row| row.version.as_ref().map(ToString::to_string)).collect::<Vec<_>>()
+    };
+    assert_eq!(versions(), ["v1", "v2"], "nothing is written");
+    site.databases[1].refuse(false);
+    site.until([true, true, true]);
+    register(&site, &kind, "v3", Some("v2")).unwrap();
+    assert_eq!(versions(), ["v1", "v2", "v3"]);
 }

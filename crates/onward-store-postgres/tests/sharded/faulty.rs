@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunId, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunId, RunKey, Timestamp, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
-    Listener, ManualClock, MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo,
-    Shard, Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Listener, ManualClock, MemoryStore, OpenCounts, OutboxId, Registration, RestoreRun, Restored, RunPage, RunQuery, RunUpdate,
+    ServerInfo, Shard, Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::sharded::{Database, Pace, ShardedStore, position};
 
@@ -171,7 +171,7 @@ impl Store for Faulty {
         claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne;
         release_run(run: RunKey, epoch: Epoch) -> ();
         lose_run(run: RunKey, epoch: Epoch) -> ();
-        register_kinds(kinds: Vec<KindSchemas>) -> ();
+        register_kinds(kinds: Vec<KindSchemas>, registration: Registration) -> Timestamp;
         list_kinds(namespace: Namespace) -> Vec<KindSchemas>;
         claim_tasks(request: ClaimTasks) -> Vec<Task>;
         report_task(task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> ();

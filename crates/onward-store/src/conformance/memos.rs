@@ -1,6 +1,8 @@
 //! MM1 to MM7 in a store: cells are runs that only requests, results and invalidations reach, and that lists leave out.
 
-use onward_core::event::{MemoAsked, MemoInvalidated, MemoRequested, MemoReturned, MemoSettled, MemoStored};
+use onward_core::event::{
+    MemoAsked, MemoInvalidated, MemoRequested, MemoReturned, MemoSettled, MemoStored, PromiseCreated, PromiseResolved,
+};
 use onward_core::internal::InternalRuns;
 use onward_core::memo::{MemoCallType, MemoCaller, MemoCell, MemoScope, start_cell};
 use onward_core::run::{Input, OutboxMessage};
@@ -212,4 +214,35 @@ pub async fn a_restored_run_asks_again(mut harness: Harness) {
         .filter_map(|event| if let Event::MemoAsked(asked) = event { Some(asked.by.run.id.to_string()) } else { None })
         .collect();
     assert_eq!(by, ["copy"]);
+}
+
+/// PK1, PK2: the key is requested with the promise, refused to another one while it is open, and released with its end.
+pub async fn the_key_of_a_promise_belongs_to_it_until_it_ends(mut harness: Harness) {
+    let memo = MemoCell::of_promise("payment/42".to_owned());
+    let cell = RunKey::new(key("r").namespace, memo.id());
+    let mut held = harness.start_held("r").await;
+    let promise = PromiseCreated { call_id: call_id(0), name: name("paid"), deadline: None, key: Some(memo.key.clone()) };
+    harness.commit(&mut held, vec![promise.into()]).await;
+    harness.reopen();
+    let [OutboxMessage::Input { to, input: Input { event: Event::MemoAsked(asked), .. } }] = &sent(&harness).await[..] else {
+        panic!("one request");
+    };
+    assert_eq!((to, &asked.cell), (&cell, &memo));
+    harness.store().start_run(start_cell(cell.clone(), asked.clone(), 3), None).await.unwrap();
+    let [OutboxMessage::Input { input: granted, .. }] = &sent(&harness).await[..] else { panic!("one answer") };
+    harness.store().append_input(key("r"), granted.clone()).await.unwrap();
+    let other = MemoAsked { by: caller("b"), ..asked.clone() };
+    harness.store().append_input(cell.clone(), other.clone().into_input()).await.unwrap();
+    harness.reopen();
+    assert_eq!(names(&sent(&harness).await), [("b".to_owned(), "promise_resolved")], "PK1");
+    let resolved = PromiseResolved { call_id: call_id(0), result: Ok(json("1")), resolution_id: "x".to_owned() };
+    harness.store().append_input(key("r"), Input::answer(resolved, 0, &call_id(0), "x")).await.unwrap();
+    harness.reopen();
+    let [OutboxMessage::Input { input: settled, .. }] = &sent(&harness).await[..] else { panic!("one release") };
+    harness.store().append_input(cell.clone(), settled.clone()).await.unwrap();
+    harness.reopen();
+    let head = harness.store().read_run(cell.clone(), None).await.unwrap().unwrap();
+    assert_eq!((head.status, head.cell.as_ref().and_then(|cell| cell.promise())), (Status::Completed, Some(&asked.by)), "PK2");
+    refused(harness.store().append_input(cell, other.into_input()).await, "run_closed");
+    assert_eq!(harness.head("r").await.memos, []);
 }

@@ -69,7 +69,7 @@ pub async fn a_call_id_may_be_as_deep_as_the_bound_and_no_deeper(mut harness: Ha
         vec![
             TimerStarted { call_id: deep(parts, 0), due_at }.into(),
             TaskScheduled { call_id: deep(parts, 1), kind, input_hash, input, options }.into(),
-            PromiseCreated { call_id: deep(parts, 2), name: name("p"), deadline: None }.into(),
+            PromiseCreated { call_id: deep(parts, 2), name: name("p"), deadline: None, key: None }.into(),
         ]
     };
     for event in deep_calls(CALL_ID_PARTS_MAX + 2) {

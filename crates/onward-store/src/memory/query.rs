@@ -11,8 +11,8 @@ use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, 
 use super::state::{Generation, MemoryState, StoredRun};
 use crate::unit_of_work::QueuedTask;
 use crate::{
-    Delete, DeletedQuery, DeletedRun, OpenCounts, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, is_behind,
-    page_limit, parse_cursor, payloads, sum_tasks,
+    Delete, DeletedQuery, DeletedRun, OpenCounts, Registration, RunPage, RunQuery, StoreError, TaskQuery, VersionCount,
+    WaitQuery, is_behind, page_limit, parse_cursor, payloads, sum_tasks,
 };
 
 impl MemoryState {
@@ -100,14 +100,21 @@ impl MemoryState {
         OpenCounts { runs, tasks }
     }
 
-    pub fn put_kinds(&mut self, kinds: Vec<KindSchemas>, now: Timestamp) {
+    pub fn put_kinds(
+        &mut self,
+        kinds: Vec<KindSchemas>,
+        registration: &Registration,
+        now: Timestamp,
+    ) -> Result<Timestamp, StoreError> {
+        let (kinds, at) = registration.decide(kinds, &self.kinds, now)?;
         for kind in kinds {
             self.kinds.retain(|other| other.key() != kind.key());
             if kind.has_schemas() {
-                self.kinds.push(KindSchemas { registered_at: now, ..kind });
+                self.kinds.push(kind);
             }
         }
         self.kinds.sort_by(|a, b| a.key().cmp(&b.key()));
+        Ok(at)
     }
 
     pub fn delete(&mut self, delete: &Delete, now: Timestamp) -> Result<u64, StoreError> {

@@ -37,8 +37,9 @@ use std::time::Duration;
 use onward_core::ancestry::behind_copy;
 use onward_core::api::{
     ActivityQuery, ActivityReply, Appended, AskRequest, Blocker, BulkDone, BulkRequest, Call, ChildrenQuery, CountQuery,
-    CountsReply, Decide, DecideRequest, DeletedQuery, DeletedRun, Emitted, Moment, MomentRequest, ReasonRequest, Reply,
-    ResolveRequest, ResumeRequest, RunList, RunQuery, Signal, StartRequest, Timeline, TimelineRequest, VersionCount, WaitQuery,
+    CountsReply, Decide, DecideRequest, DeletedQuery, DeletedRun, Emitted, FindPromiseRequest, Moment, MomentRequest,
+    ReasonRequest, Reply, ResolveRequest, ResumeRequest, RunList, RunQuery, Signal, StartRequest, Timeline, TimelineRequest,
+    VersionCount, WaitQuery,
 };
 use onward_core::budget::Budget;
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -262,6 +263,13 @@ impl Onward {
     ) -> Result<Appended, Error> {
         let value = Payload::json(value).map_err(|why| Error::Convert { what: "the value", why })?;
         self.settle(promise, Ok(value), resolution_id).await
+    }
+
+    /// Returns the id of the promise that has this [key](crate::ctx::Promise::key), or had it last. Fails with `promise_key_not_found`
+    /// before the promise exists.
+    pub async fn find_promise(&self, key: &str) -> Result<String, Error> {
+        let request = FindPromiseRequest { namespace: self.inner.namespace.clone(), key: key.to_owned() };
+        Ok(self.call(self.inner.client.find_promise(request)).await?.promise)
     }
 
     /// Rejects a promise by its id, with a failure.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use onward_core::Event;
+use onward_core::memo::MEMO_KEY_BYTES_MAX;
 
 use super::call::{PendingCall, durable_call};
 use super::{Ctx, name_or_misuse};
@@ -31,6 +32,24 @@ impl<T> Promise<T> {
     /// Returns the id under which it is resolved from outside.
     pub fn id(&self) -> String {
         self.call.id()
+    }
+
+    /// Sets a key of 1 to 1,024 bytes, under which callers find the promise without its id (see [`crate::Onward::find_promise`]).
+    /// It is unique among the open promises of the namespace: if another one has it, this one fails with `promise_key_taken`. It
+    /// is stored in plain text, also if payloads are encrypted.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        let key = key.into();
+        if key.is_empty() || key.len() > MEMO_KEY_BYTES_MAX {
+            let why = format!("the key of a promise has 1 to {MEMO_KEY_BYTES_MAX} bytes, not {}", key.len());
+            self.call.cell().lock().engine.misuse(why);
+            return self;
+        }
+        self.call.configure(|event| {
+            if let Event::PromiseCreated(event) = event {
+                event.key = Some(key.clone());
+            }
+        });
+        self
     }
 
     /// Sets a deadline, after which the promise fails with `timed_out`.

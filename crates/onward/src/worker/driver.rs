@@ -333,7 +333,7 @@ impl Driver {
             Some(UNREAD) => {}
             // Results of running steps are still accepted. Everything else waits until the run continues, here or on another
             // worker.
-            // For a memo that this worker may not use, the server has paused the run (BK3).
+            // For a key that this worker may not use, the server has paused the run (BK3).
             Some(ErrorCode::RunPaused | ErrorCode::SharedKeyNotAllowed) => {
                 self.code.lock().engine.rejected_while_paused();
                 self.read();

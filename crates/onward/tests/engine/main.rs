@@ -35,6 +35,7 @@ mod outside;
 mod parallel;
 mod pausing;
 mod poison;
+mod promise_keys;
 mod questions;
 mod reopening;
 mod replays;

@@ -68,7 +68,7 @@ async fn all(ctx: Ctx, (generation, input): (u32, String)) -> Result<String> {
     assert_eq!(sour.details.unwrap().read::<String>().unwrap(), secret("details"));
     let shown = ctx.approval("ship", "Ship it?").show(&secret("shown")).await?;
     assert!(shown.approved);
-    let promised: String = ctx.promise("call").await?;
+    let promised: String = ctx.promise("call").key("order/7").await?;
     assert_eq!(promised, secret("resolved"));
     let rejected = ctx.promise::<String>("other").await.unwrap_err();
     assert_eq!(rejected.message, secret("rejected"));
@@ -117,7 +117,9 @@ async fn live(onward: &Onward) -> String {
     assert_eq!(run.update::<String>("poke", &secret("update")).await.unwrap(), secret("update updated"));
     read_timeline(&run).await;
     onward.approve(&ship).await.unwrap();
-    onward.resolve(&awaited(&run, AwaitedKind::Promise).await, &secret("resolved"), "r1").await.unwrap();
+    awaited(&run, AwaitedKind::Promise).await;
+    let promise = eventually("the key", async || onward.find_promise("order/7").await.ok()).await;
+    onward.resolve(&promise, &secret("resolved"), "r1").await.unwrap();
     until_logged(&run, "promise_created", 2).await;
     let other = awaited(&run, AwaitedKind::Promise).await;
     onward.reject(&other, Failure::fatal(secret("rejected")), "r2").await.unwrap();

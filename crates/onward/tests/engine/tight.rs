@@ -6,11 +6,11 @@ use std::time::Duration;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
-    MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture,
-    TaskQuery, VersionCount, WaitQuery, payloads,
+    MemoryStore, OpenCounts, OutboxId, Registration, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError,
+    StoreFuture, TaskQuery, VersionCount, WaitQuery, payloads,
 };
 
 pub struct TightStore {
@@ -66,7 +66,7 @@ impl Store for TightStore {
         claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne;
         release_run(run: RunKey, epoch: Epoch) -> ();
         lose_run(run: RunKey, epoch: Epoch) -> ();
-        register_kinds(kinds: Vec<KindSchemas>) -> ();
+        register_kinds(kinds: Vec<KindSchemas>, registration: Registration) -> Timestamp;
         list_kinds(namespace: Namespace) -> Vec<KindSchemas>;
         claim_tasks(request: ClaimTasks) -> Vec<Task>;
         retry_task(task: TaskId) -> ();

@@ -484,6 +484,10 @@ class Onward:
         """Resolves a promise."""
         return await self.request("resolve", promise=promise, value=raw(value), id=id)
 
+    async def find_promise(self, key: str) -> str:
+        """Returns the id of the promise that has this key, or had it last."""
+        return str((await self.request("find_promise", key=key))["promise"])
+
     async def reject(self, promise: str, message: str, *, code: str = "failed", id: str | None = None) -> Any:
         """Rejects a promise with a failure."""
         return await self.request("reject", promise=promise, failure={"message": message, "code": code}, id=id)

@@ -556,12 +556,21 @@ class Ctx:
         return self._run.wait("approval", args, decided(convert), ApprovalCall)  # type: ignore[no-any-return]
 
     @overload
-    def promise(self, name: str, *, within: timedelta | float | None = None) -> PromiseCall[Any]: ...
+    def promise(
+        self, name: str, *, within: timedelta | float | None = None, key: str | None = None
+    ) -> PromiseCall[Any]: ...
     @overload
-    def promise(self, name: str, type: type[T], *, within: timedelta | float | None = None) -> PromiseCall[T]: ...
-    def promise(self, name: str, type: Any = Any, *, within: timedelta | float | None = None) -> PromiseCall[Any]:
-        """Creates an id that accepts one value from another system: `onward.resolve(id, value)`."""
-        args = arguments(name=name, within_ms=milliseconds(within))
+    def promise(
+        self, name: str, type: type[T], *, within: timedelta | float | None = None, key: str | None = None
+    ) -> PromiseCall[T]: ...
+    def promise(
+        self, name: str, type: Any = Any, *, within: timedelta | float | None = None, key: str | None = None
+    ) -> PromiseCall[Any]:
+        """Creates an id that accepts one value from another system: `onward.resolve(id, value)`.
+
+        With a `key`, that system needs no id: `onward.find_promise(key)` returns it.
+        """
+        args = arguments(name=name, within_ms=milliseconds(within), key=key)
         return self._run.wait("promise", args, converter(type), PromiseCall)  # type: ignore[no-any-return]
 
     # ---- other runs ----

@@ -79,7 +79,10 @@ fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
             let leaf = leaf.unwrap_or_default();
             (b"approval", event.name.as_str(), Hash::of_parts(&[event.title.as_bytes(), description, &subject.0, &leaf.0]))
         }
-        Event::PromiseCreated(event) => (b"promise", event.name.as_str(), Hash::default()),
+        Event::PromiseCreated(event) => {
+            let of_key = event.key.as_ref().map_or_else(Hash::default, |key| Hash::of_parts(&[key.as_bytes()]));
+            (b"promise", event.name.as_str(), of_key)
+        }
         _ => return None,
     };
     Some(Hash::of_parts(&[tag, name.as_bytes(), &content.0]))

@@ -86,7 +86,10 @@ fn each_wait_has_its_words() {
     let cases: [(Event, &str); 9] = [
         (awaited(0, "payment"), "Waits for the signal payment since T"),
         (approval.into(), "Waits for approval of refund since T, until D"),
-        (PromiseCreated { call_id: at(0), name: name("paid"), deadline: None }.into(), "Waits for the promise paid since T"),
+        (
+            PromiseCreated { call_id: at(0), name: name("paid"), deadline: None, key: None }.into(),
+            "Waits for the promise paid since T",
+        ),
         (TimerStarted { call_id: at(0), due_at: Timestamp(5_000) }.into(), "Sleeps since T, until D"),
         (failed.into(), "Waits for the next attempt of step charge since T, until D"),
         (child.into(), "Waits for the child order-1/0 since T"),

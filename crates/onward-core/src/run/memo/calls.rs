@@ -4,7 +4,7 @@
 //! the code does.
 
 use crate::log::event::{MemoAsked, MemoRequested, MemoReturned, MemoSettled};
-use crate::run::memo::{MemoCaller, MemoScope};
+use crate::run::memo::{KEY_TAKEN, MemoCaller, MemoScope};
 use crate::run::{Effect, Input, OutboxMessage, RunHead};
 use crate::{CallId, Event, Index, Payload, RunKey, Timestamp, message};
 
@@ -21,7 +21,7 @@ message! {
 
 /// What an event does to the open memos of its run.
 enum MemoChange<'a> {
-    Open(&'a MemoRequested),
+    Open(MemoRequested),
     /// The call is the owner of this incarnation of the cell.
     Own(&'a CallId, u64),
     /// The call is answered, or computes for itself.
@@ -30,16 +30,26 @@ enum MemoChange<'a> {
     Store(&'a CallId, &'a Payload),
     /// The call has ended without a result.
     Return(&'a CallId),
+    /// The wait for the call has ended: a promise releases its key.
+    ReturnKey(&'a CallId),
     /// All calls from this event on are abandoned.
     ReturnFrom(Index),
     /// The log continues from a copy: its calls own nothing (MM7).
     Disown,
+    /// The run continues as its next generation, which owns nothing and requests the keys of its open promises again (PK1).
+    Retry,
     Nothing,
 }
 
 fn change(event: &Event) -> MemoChange<'_> {
     match event {
-        Event::MemoRequested(event) => MemoChange::Open(event),
+        Event::MemoRequested(_) | Event::PromiseCreated(_) => {
+            MemoRequested::of(event).map_or(MemoChange::Nothing, MemoChange::Open)
+        }
+        Event::PromiseResolved(event) if event.resolution_id == KEY_TAKEN => MemoChange::Answered(&event.call_id),
+        Event::PromiseResolved(event) => MemoChange::ReturnKey(&event.call_id),
+        Event::WaitCanceled(event) => MemoChange::ReturnKey(&event.call_id),
+        Event::TimerFired(event) => MemoChange::ReturnKey(&event.call_id),
         Event::MemoAnswered(event) => match event.grant.filter(|_| event.hit.is_none()) {
             Some(grant) => MemoChange::Own(&event.call_id, grant),
             None => MemoChange::Answered(&event.call_id),
@@ -50,7 +60,8 @@ fn change(event: &Event) -> MemoChange<'_> {
         Event::TaskCanceled(event) => MemoChange::Return(&event.call_id),
         Event::StepFailed(event) if event.retry_at.is_none() => MemoChange::Return(&event.call_id),
         Event::SegmentAbandoned(event) => MemoChange::ReturnFrom(event.from),
-        Event::RetryRequested(_) | Event::RunForked(_) => MemoChange::Disown,
+        Event::RetryRequested(_) => MemoChange::Retry,
+        Event::RunForked(_) => MemoChange::Disown,
         event if event.ends_log() => MemoChange::ReturnFrom(Index(0)),
         _ => MemoChange::Nothing,
     }
@@ -60,7 +71,7 @@ fn change(event: &Event) -> MemoChange<'_> {
 fn follow(memos: &mut Vec<OpenMemo>, index: Index, event: &Event, mut done: impl FnMut(OpenMemo, Option<&Payload>)) {
     let position = |memos: &[OpenMemo], call_id: &CallId| memos.iter().position(|memo| memo.requested.call_id == *call_id);
     match change(event) {
-        MemoChange::Open(requested) => memos.push(OpenMemo { requested: requested.clone(), at: index, grant: None }),
+        MemoChange::Open(requested) => memos.push(OpenMemo { requested, at: index, grant: None }),
         MemoChange::Own(call_id, grant) => {
             if let Some(position) = position(memos, call_id) {
                 memos[position].grant = Some(grant);
@@ -77,12 +88,22 @@ fn follow(memos: &mut Vec<OpenMemo>, index: Index, event: &Event, mut done: impl
                 done(memos.remove(position), None);
             }
         }
+        MemoChange::ReturnKey(call_id) => {
+            if let Some(position) = position(memos, call_id).filter(|position| memos[*position].requested.is_promise()) {
+                done(memos.remove(position), None);
+            }
+        }
         MemoChange::ReturnFrom(from) => {
             let (kept, returned) = std::mem::take(memos).into_iter().partition(|memo| memo.at < from);
             *memos = kept;
             Vec::into_iter(returned).for_each(|memo| done(memo, None));
         }
-        MemoChange::Disown => memos.retain(|memo| memo.grant.is_none()),
+        // The key of a promise leads to the original.
+        MemoChange::Disown => memos.retain(|memo| memo.grant.is_none() && !memo.requested.is_promise()),
+        MemoChange::Retry => {
+            memos.retain(|memo| memo.grant.is_none() || memo.requested.is_promise());
+            memos.iter_mut().for_each(|memo| memo.grant = None);
+        }
         MemoChange::Nothing => {}
     }
 }
@@ -90,13 +111,14 @@ fn follow(memos: &mut Vec<OpenMemo>, index: Index, event: &Event, mut done: impl
 impl RunHead {
     /// Returns the messages to cells that follow from the events from `first` on; `self` is the head before them.
     pub(in crate::run) fn memo_effects(&self, first: Index, events: &[Event], at: Timestamp) -> Vec<Effect> {
-        if self.memos.is_empty() && !events.iter().any(|event| matches!(event, Event::MemoRequested(_))) {
+        let requests = |event: &Event| MemoRequested::of(event).is_some();
+        if self.memos.is_empty() && !events.iter().any(requests) {
             return Vec::new();
         }
         let (mut memos, mut messages) = (self.memos.clone(), Vec::new());
         for (offset, event) in events.iter().enumerate() {
-            if let Event::MemoRequested(requested) = event {
-                messages.push(self.ask_memo(requested));
+            if let Some(requested) = MemoRequested::of(event) {
+                messages.push(self.ask_memo(&requested));
             }
             follow(&mut memos, first.plus(offset as u64), event, |memo, output| messages.push(self.end_memo(&memo, output, at)));
         }
@@ -125,6 +147,7 @@ impl RunHead {
     pub fn used_memos<'a>(&'a self, events: &'a [Event]) -> impl Iterator<Item = (&'a CallId, MemoScope)> {
         events.iter().filter_map(|event| match event {
             Event::MemoRequested(requested) => Some((&requested.call_id, requested.scope)),
+            Event::PromiseCreated(promise) => promise.key.as_ref().map(|_| (&promise.call_id, MemoScope::Promise)),
             Event::MemoStored(stored) => {
                 let memo = self.memos.iter().find(|memo| memo.requested.call_id == stored.call_id)?;
                 Some((&stored.call_id, memo.requested.scope))
@@ -152,6 +175,9 @@ impl RunHead {
     fn end_memo(&self, memo: &OpenMemo, output: Option<&Payload>, computed_at: Timestamp) -> OutboxMessage {
         let by = self.memo_caller(&memo.requested.call_id);
         let (ttl_ms, incarnation) = (memo.requested.ttl_ms, memo.grant);
+        let nothing = Payload::null();
+        // A key leads to its promise after the end, too (PK2).
+        let output = if memo.requested.is_promise() { Some(&nothing) } else { output };
         let event: Event = match (output, incarnation) {
             (Some(output), Some(_)) => MemoSettled { by, ttl_ms, output: Some(output.clone()), computed_at }.into(),
             _ => MemoReturned { by }.into(),

@@ -3,7 +3,7 @@
 //! Must never accept anything but the four inputs of cells.
 
 use crate::log::event::{MemoAsked, MemoReturned, MemoSettled, RunCanceled, RunCompleted};
-use crate::run::memo::{MemoCaller, MemoCell};
+use crate::run::memo::{MemoCaller, MemoCell, MemoScope};
 use crate::run::{Admitted, Effect, Input, OutboxMessage, Refusal, RunHead, Status};
 use crate::{Event, Failure, Payload, Record, Timestamp, message};
 
@@ -39,6 +39,8 @@ enum Answer {
     Grant(MemoCaller),
     /// The call computes for itself.
     Alone(MemoCaller),
+    /// The key belongs to another promise (PK1).
+    Taken(MemoCaller),
     /// There is a value: these calls ask again and find it.
     Value(Vec<Waiter>),
     /// No call is left.
@@ -66,6 +68,9 @@ impl CellHead {
         if self.owner.is_none() {
             self.owner = Some(by.clone());
             return Some(Answer::Grant(by.clone()));
+        }
+        if self.memo.scope == MemoScope::Promise {
+            return Some(Answer::Taken(by.clone()));
         }
         if self.waiters.len() >= WAITERS_MAX {
             return Some(Answer::Alone(by.clone()));
@@ -176,6 +181,10 @@ impl RunHead {
         };
         match answer {
             Answer::Grant(by) => vec![send(by.answer(&self.key.id, None, self.incarnation))],
+            Answer::Taken(by) => {
+                let key = self.cell.as_ref().map(|cell| cell.memo.key.as_str()).expect("only a cell answers");
+                vec![send(by.taken(key))]
+            }
             Answer::Alone(by) => vec![send(by.answer(&self.key.id, None, None))],
             Answer::Value(waiters) => waiters.into_iter().map(|waiter| send(again(waiter))).collect(),
             Answer::Empty => Vec::new(),

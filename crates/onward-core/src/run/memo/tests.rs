@@ -1,5 +1,7 @@
 //! Runs and cells that exchange messages in any order, against a plain list of events.
 
+mod promise_keys;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -52,6 +54,8 @@ enum CallState {
 
 struct World {
     seeded: Seeded,
+    /// The cell that all runs use.
+    memo: MemoCell,
     now: Timestamp,
     /// Counts all actions.
     step: u64,
@@ -77,9 +81,10 @@ fn memo() -> MemoCell {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, memo: MemoCell) -> World {
         World {
             seeded: Seeded(seed),
+            memo,
             now: Timestamp(1_000_000),
             step: 0,
             runs: BTreeMap::new(),
@@ -126,15 +131,24 @@ impl World {
         self.runs.insert(key, Kept { head, records: vec![first], slots: BTreeMap::new() });
     }
 
-    /// Requests the memo from one of five runs.
-    fn ask(&mut self) {
+    fn cell_key(&self) -> RunKey {
+        RunKey::new(Namespace::default(), self.memo.id())
+    }
+
+    /// Returns a new call of one of five runs.
+    fn some_new_call(&mut self) -> (RunKey, CallId) {
         let id = format!("run-{}", self.seeded.below(5));
         let run = RunKey::new(Namespace::default(), RunId::new(&id).unwrap());
         if self.runs.get(&run).is_none_or(|kept| kept.head.status.is_closed()) {
             self.begin(run.clone(), RunStarted::new(Name::new("k").unwrap(), Payload::null(), self.step));
         }
-        let call_id = CallId::root(self.next_call);
         self.next_call += 1;
+        (run, CallId::root(self.next_call - 1))
+    }
+
+    /// Requests the memo from one of the runs.
+    fn ask(&mut self) {
+        let (run, call_id) = self.some_new_call();
         let requested = MemoRequested {
             call_id: call_id.clone(),
             of_type: MemoCallType::Task,
@@ -157,7 +171,7 @@ impl World {
     fn complete(&mut self) {
         let Some((run, call_id)) = self.some_call(|state| state == CallState::Owns) else { return };
         let output = Payload::json(&format!("{} {call_id}", run.id)).unwrap();
-        self.commit(&run, vec![MemoStored { call_id: call_id.clone(), cell: memo().id(), output }.into()]);
+        self.commit(&run, vec![MemoStored { call_id: call_id.clone(), cell: self.memo.id(), output }.into()]);
         self.calls.insert((run, call_id), CallState::Done);
     }
 
@@ -197,18 +211,20 @@ impl World {
 
     /// Deletes the cell if it is closed; returns false if its messages are not delivered yet (L20).
     fn delete_cell(&mut self) -> bool {
-        let is_closed = self.runs.get(&cell_key()).is_some_and(|cell| cell.head.status.is_closed());
-        let may = is_closed && self.messages.iter().all(|(from, _)| *from != cell_key());
+        let cell = self.cell_key();
+        let is_closed = self.runs.get(&cell).is_some_and(|cell| cell.head.status.is_closed());
+        let may = is_closed && self.messages.iter().all(|(from, _)| *from != cell);
         if may {
-            self.runs.remove(&cell_key());
+            self.runs.remove(&cell);
         }
         may
     }
 
     fn invalidate(&mut self) {
-        match self.runs.get(&cell_key()).map(|cell| cell.head.status.is_closed()) {
+        let cell = self.cell_key();
+        match self.runs.get(&cell).map(|cell| cell.head.status.is_closed()) {
             Some(true) if !self.delete_cell() => return,
-            Some(false) => self.input(&cell_key(), Input::new(MemoInvalidated { reason: String::new() })),
+            Some(false) => self.input(&cell, Input::new(MemoInvalidated { reason: String::new() })),
             _ => {}
         }
         self.invalidated.push(self.step);
@@ -270,6 +286,7 @@ impl World {
                 let answer = hit(&self.runs[&to].head, output, &asked.by).unwrap();
                 self.carry(answer)
             }
+            Look::Repeat => true,
             Look::Renew => self.delete_cell() && self.carry_request(asked, to),
         }
     }
@@ -320,30 +337,43 @@ impl World {
             self.complete();
         }
         let waits = self.some_call(|state| matches!(state, CallState::Waits { .. }));
-        assert_eq!(waits, None, "MM2: with the cell {:?}", self.runs.get(&cell_key()).map(|cell| &cell.head.cell));
-        for (key, kept) in &self.runs {
-            assert_eq!(RunHead::rebuild(key.clone(), &kept.records).as_ref(), Some(&kept.head), "L16");
+        assert_eq!(waits, None, "MM2: with the cell {:?}", self.runs.get(&self.cell_key()).map(|cell| &cell.head.cell));
+        self.check_heads();
+        for kept in self.runs.values() {
             assert!(kept.head.memos.is_empty(), "MM2: {:?}", kept.head.memos);
         }
     }
 }
 
-#[test]
-fn every_call_is_answered_once_in_any_order_of_messages_and_ends() {
+impl World {
+    /// L16
+    fn check_heads(&self) {
+        for (key, kept) in &self.runs {
+            assert_eq!(RunHead::rebuild(key.clone(), &kept.records).as_ref(), Some(&kept.head), "L16");
+        }
+    }
+}
+
+/// Executes many seeds, the first of which `SEED` sets; returns the sum of what they return.
+fn for_each_seed(count: u64, one: impl Fn(u64) -> u64 + std::panic::RefUnwindSafe) -> u64 {
     let first: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let mut hits = 0;
-    for seed in first..first + 3_000 {
-        let world = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
-            (0..150).for_each(|_| world.act());
-            world.settle();
-            world.hits
-        });
-        hits += world.unwrap_or_else(|panic| {
+    let run = |seed| {
+        std::panic::catch_unwind(|| one(seed)).unwrap_or_else(|panic| {
             println!("SEED={seed} repeats it");
             std::panic::resume_unwind(panic)
-        });
-    }
+        })
+    };
+    (first..first + count).map(run).sum()
+}
+
+#[test]
+fn every_call_is_answered_once_in_any_order_of_messages_and_ends() {
+    let hits = for_each_seed(3_000, |seed| {
+        let mut world = World::new(seed, memo());
+        (0..150).for_each(|_| world.act());
+        world.settle();
+        world.hits
+    });
     assert!(hits > 3_000, "the worlds have hits: {hits}");
 }
 

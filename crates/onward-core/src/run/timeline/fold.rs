@@ -89,6 +89,7 @@ impl Fold {
                 let of_type = match event.of_type {
                     MemoCallType::Step => CallType::Step,
                     MemoCallType::Task => CallType::of_task(&event.name),
+                    MemoCallType::Promise => CallType::Promise,
                 };
                 self.open(&event.call_id, of_type, Some(&event.name), Waiting);
             }
@@ -320,6 +321,7 @@ impl Fold {
                 line.end(CallStatus::Completed, at);
             }
             None if line.r#type == CallType::Step => line.status = CallStatus::Running,
+            None if line.r#type == CallType::Promise => {} // it has its key
             None => line.status = CallStatus::Queued,
         }
     }

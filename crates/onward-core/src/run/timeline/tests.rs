@@ -171,7 +171,8 @@ fn an_open_task_shows_the_attempts_of_its_row() {
 
 #[test]
 fn waits_end_with_their_answer_their_deadline_or_the_code() {
-    let promise = |call_id| PromiseCreated { call_id: at(call_id), name: name("paid"), deadline: Some(Timestamp(9_000)) }.into();
+    let promise =
+        |call_id| PromiseCreated { call_id: at(call_id), name: name("paid"), deadline: Some(Timestamp(9_000)), key: None }.into();
     let timer = TimerStarted { call_id: at(3), due_at: Timestamp(1_500) };
     let run = script(vec![]).commit(vec![awaited(0, "go"), promise(1), promise(2), timer.into(), promise(4)]);
     let result = Err(Failure::fatal("declined"));

@@ -100,8 +100,9 @@ fn a_wait_is_shown_until_it_is_answered() {
 
 #[test]
 fn a_question_that_expired_or_was_withdrawn_is_no_longer_awaited() {
-    let promise =
-        |call_id| PromiseCreated { call_id: at(call_id), name: name("callback"), deadline: Some(Timestamp(9_000)) }.into();
+    let promise = |call_id| {
+        PromiseCreated { call_id: at(call_id), name: name("callback"), deadline: Some(Timestamp(9_000)), key: None }.into()
+    };
     let script = script(vec![]).commit(vec![promise(0), promise(1), promise(2)]);
     let script = script.input(TimerFired { call_id: at(0) }).commit(vec![WaitCanceled { call_id: at(1) }.into()]);
     assert_eq!(script.awaits(), [(AwaitedKind::Promise, "order-1~0~2".to_owned())]);

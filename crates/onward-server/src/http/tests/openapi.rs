@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::api::{
-    ActivityReply, BulkVerb, CountsReply, DefaultsReply, FlowsReply, InvalidateMemosReply, PutAttachmentReply, PutFlowReply,
-    Timeline, VersionsReply, WorkersReply,
+    ActivityReply, BulkVerb, CountsReply, DefaultsReply, FindPromiseReply, FlowsReply, InvalidateMemosReply, PutAttachmentReply,
+    PutFlowReply, Timeline, VersionsReply, WorkersReply,
 };
 use onward_core::log::codec::Field;
 use onward_core::log::schema::Schema;
@@ -212,6 +212,7 @@ fn document_schemas() -> BTreeMap<String, Value> {
         ActivityReply::proto,
         CountsReply::proto,
         DefaultsReply::proto,
+        FindPromiseReply::proto,
         FlowsReply::proto,
         InvalidateMemosReply::proto,
         PutAttachmentReply::proto,

@@ -1,8 +1,9 @@
-//! Memos of workers whose key is bound to kinds (BK3).
+//! Memos and keys of promises of workers whose API key is bound to kinds (BK3).
 //!
-//! A memo of the namespace is used by runs of every kind, and a memo of a tree by runs of every kind in that tree. A commit that
-//! requests or fills one is therefore checked before the store gets it. A refused commit pauses its run, with the reason: results
-//! of running steps are still recorded, and everything else is called again when the run continues.
+//! A memo of the namespace is used by runs of every kind, and a memo of a tree by runs of every kind in that tree; a promise has
+//! its key in the namespace. A commit that uses such a key is therefore checked before the store gets it. A refused commit pauses
+//! its run, with the reason: results of running steps are still recorded, and everything else is called again when the run
+//! continues.
 
 use std::sync::Arc;
 
@@ -17,9 +18,12 @@ use super::Session;
 use crate::auth::bounds::Bounds;
 
 impl Session {
-    /// Commits, unless a memo is outside of the bounds of the worker's key.
+    /// Commits, unless a memo or the key of a promise is outside of the bounds of the worker's key.
     pub(super) fn commit_within_bounds(self: &Arc<Session>, commit: Commit) -> StoreFuture<'static, Committed> {
-        let has_memo = |event: &Event| matches!(event, Event::MemoRequested(_) | Event::MemoStored(_));
+        let has_memo = |event: &Event| match event {
+            Event::PromiseCreated(promise) => promise.key.is_some(),
+            event => matches!(event, Event::MemoRequested(_) | Event::MemoStored(_)),
+        };
         let bounds = self.lock().bounds.clone();
         if bounds.kinds.is_none() || !commit.events.iter().any(has_memo) {
             return self.local.commit(commit);
@@ -31,7 +35,7 @@ impl Session {
         })
     }
 
-    /// Refuses a commit with a memo that runs outside of the bounds share, and pauses its run.
+    /// Refuses a commit with a key that runs outside of the bounds share, and pauses its run.
     async fn check_memos(&self, commit: &Commit, bounds: &Bounds) -> Result<(), StoreError> {
         let Some(head) = self.head(&commit.key).await? else { return Ok(()) }; // the store refuses it
         if head.status.is_closed() || head.status == Status::Paused {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
-    OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started, Store, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery,
+    OpenCounts, OutboxId, Registration, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started, Store,
+    StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::watch;
 
@@ -244,7 +244,7 @@ impl Store for DyingStore {
     }
 
     others! {
-        register_kinds(kinds: Vec<KindSchemas>) -> ();
+        register_kinds(kinds: Vec<KindSchemas>, registration: Registration) -> Timestamp;
         list_kinds(namespace: Namespace) -> Vec<KindSchemas>;
         list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;
         outbox_messages(limit: usize) -> Vec<(OutboxId, OutboxMessage)>;

@@ -12,8 +12,8 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Event, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, Listener,
-    MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery,
+    MemoryStore, OpenCounts, OutboxId, Registration, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreFuture,
+    TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::watch;
 
@@ -227,7 +227,7 @@ impl Store for MortalStore {
         retry_task(task: TaskId) -> ();
         expire(limit: usize) -> Expired;
         delete_runs(delete: Delete) -> u64;
-        register_kinds(kinds: Vec<KindSchemas>) -> ();
+        register_kinds(kinds: Vec<KindSchemas>, registration: Registration) -> Timestamp;
     }
 
     calls! { read:
