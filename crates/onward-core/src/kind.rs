@@ -38,9 +38,12 @@ message! {
         21 => signals: Vec<NamedSchema>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         22 => updates: Vec<NamedSchema>,
+        /// The schemas of the answers of its updates.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        23 => update_answers: Vec<NamedSchema>,
     }
 
-    /// The JSON schema of a signal or update.
+    /// The JSON schema of a signal, an update, or the answer of an update.
     #[derive(Eq)]
     pub struct NamedSchema { 1 => name: Name, 2 => schema: Payload }
 }
@@ -78,6 +81,7 @@ impl KindSchemas {
             defaults: None,
             signals: Vec::new(),
             updates: Vec::new(),
+            update_answers: Vec::new(),
         }
     }
 
@@ -89,6 +93,7 @@ impl KindSchemas {
             || self.flow.is_some()
             || self.defaults.is_some()
             || self.has_messages()
+            || !self.update_answers.is_empty()
     }
 
     /// Returns true if it has schemas of signals or updates.

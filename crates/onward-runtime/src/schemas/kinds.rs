@@ -38,13 +38,15 @@ pub struct KindView {
     pub versions: Vec<KindVersion>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KindVersion {
     pub version: Option<Name>,
     pub input: Option<Payload>,
     pub output: Option<Payload>,
     pub signals: Vec<NamedSchema>,
     pub updates: Vec<NamedSchema>,
+    /// The schemas of the answers of these updates.
+    pub update_answers: Vec<NamedSchema>,
     /// When its schemas were registered, if it has any.
     pub registered_at: Option<Timestamp>,
     /// Number of workers of this runtime that have code for it.
@@ -168,23 +170,16 @@ impl Runtime {
     /// Lists the kinds of a namespace that callers may start and that have schemas or workers here, workflows first (KI4).
     pub async fn list_kinds(&self, namespace: &Namespace) -> Result<Vec<KindView>, RuntimeError> {
         let mut found: BTreeMap<(bool, Name), BTreeMap<Option<Name>, KindVersion>> = BTreeMap::new();
-        let empty = |version| KindVersion {
-            version,
-            input: None,
-            output: None,
-            signals: Vec::new(),
-            updates: Vec::new(),
-            registered_at: None,
-            workers: 0,
-        };
+        let empty = |version| KindVersion { version, ..KindVersion::default() };
         let mut internal = BTreeSet::new();
         for schemas in self.store().list_kinds(namespace.clone()).await?.into_iter().filter(|row| !is_definition(&row.kind)) {
-            let KindSchemas { is_task, kind, version, input, output, signals, updates, registered_at, is_internal, .. } = schemas;
+            let KindSchemas { is_task, kind, version, input, output, registered_at, is_internal, .. } = schemas;
+            let (signals, updates, update_answers) = (schemas.signals, schemas.updates, schemas.update_answers);
             if is_internal {
                 internal.insert((is_task, kind.clone()));
             }
             let registered_at = Some(registered_at);
-            let entry = KindVersion { input, output, signals, updates, registered_at, ..empty(version.clone()) };
+            let entry = KindVersion { input, output, signals, updates, update_answers, registered_at, ..empty(version.clone()) };
             found.entry((is_task, kind)).or_default().insert(version, entry);
         }
         for worker in self.hub().workers.list().iter().filter(|worker| worker.profile.namespace == *namespace) {
@@ -338,9 +333,9 @@ async fn check_usable(schemas: &KindSchemas) -> Result<(), RuntimeError> {
     let own = [("input", &schemas.input), ("output", &schemas.output)];
     let signals = schemas.signals.iter().map(|of| ("signal", &of.schema));
     let updates = schemas.updates.iter().map(|of| ("update", &of.schema));
-    for (which, schema) in
-        own.into_iter().filter_map(|(which, schema)| Some((which, schema.as_ref()?))).chain(signals).chain(updates)
-    {
+    let answers = schemas.update_answers.iter().map(|of| ("answer of an update", &of.schema));
+    let own = own.into_iter().filter_map(|(which, schema)| Some((which, schema.as_ref()?)));
+    for (which, schema) in own.chain(signals).chain(updates).chain(answers) {
         let invalid = |why| RuntimeError::SchemaInvalid { kind: schemas.kind.clone(), which, why };
         check::check_usable(schema).await.map_err(invalid)?;
     }
