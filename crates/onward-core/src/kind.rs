@@ -41,6 +41,9 @@ message! {
         /// The schemas of the answers of its updates.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         23 => update_answers: Vec<NamedSchema>,
+        /// The document came with an import and was never made current here.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        24 => is_imported: bool,
     }
 
     /// The JSON schema of a signal, an update, or the answer of an update.
@@ -82,6 +85,7 @@ impl KindSchemas {
             signals: Vec::new(),
             updates: Vec::new(),
             update_answers: Vec::new(),
+            is_imported: false,
         }
     }
 

@@ -12,6 +12,8 @@ fn schema(kind: &str, version: Option<&str>, input: &str) -> KindSchemas {
         input: Some(Payload::from_json_text(input.to_owned())),
         defaults: Some(Box::new(KindDefaults { priority: Some(-1), ..KindDefaults::default() })),
         signals: vec![NamedSchema { name: name("pay"), schema: Payload::null() }],
+        update_answers: vec![NamedSchema { name: name("add"), schema: Payload::null() }],
+        is_imported: true,
         ..KindSchemas::empty(Namespace::default(), name(kind), version.map(name))
     }
 }

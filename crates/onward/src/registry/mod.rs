@@ -153,6 +153,15 @@ impl Registry {
         Some(version)
     }
 
+    /// Registers the code of one version of a workflow that has no current one.
+    #[cfg(feature = "flows")]
+    pub fn pinned(&mut self, name: &str, version: &str, handler: Handler) -> Option<(Name, Name)> {
+        let name = self.name(name)?;
+        self.workflows.entry(name.clone()).or_default();
+        let version = self.previous(Some(&name), version, handler)?;
+        Some((name, version))
+    }
+
     /// Lets the steps of the workflow registered last record their inputs.
     pub fn record_inputs(&mut self, workflow: Option<&Name>) {
         match workflow.and_then(|name| self.workflows.get_mut(name)) {

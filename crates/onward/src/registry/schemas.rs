@@ -141,6 +141,7 @@ impl Registry {
             signals: schemas.signals,
             updates: schemas.updates,
             update_answers: schemas.update_answers,
+            is_imported: false,
         };
         let mut all = Vec::new();
         for (name, kind) in &self.workflows {
