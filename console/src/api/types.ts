@@ -2630,7 +2630,7 @@ export interface components {
         FiringCause: "clock" | "backfill" | "trigger";
         /** @enum {string} */
         Flag: "true" | "false";
-        /** @description Flows by name, or the versions of one, newest first. */
+        /** @description Flows by name, or the versions of one: the current one first, then the newest. */
         FlowsReply: {
             flows: components["schemas"]["FlowVersion"][];
         };
@@ -2642,6 +2642,8 @@ export interface components {
             flow: string;
             /** @description New runs are pinned to the current version. */
             is_current: boolean;
+            /** @description It came with an import and was never made current. */
+            is_imported: boolean;
             /**
              * Format: uint64
              * @description The number of open runs that are pinned to it.
@@ -2788,9 +2790,15 @@ export interface components {
         };
         Imported: {
             created: string[];
+            /** @description Definitions of flows that were stored for these runs; none was made current. */
+            flows: components["schemas"]["ImportedFlow"][];
             refused: components["schemas"]["RefusedRun"][];
             /** @description Runs that existed already with the same records. */
             unchanged: string[];
+        };
+        ImportedFlow: {
+            flow: string;
+            version: string;
         };
         /** Format: uint64 */
         Index: number;
@@ -2886,6 +2894,8 @@ export interface components {
             output_schema?: components["schemas"]["Payload"] | null;
             /** @description Schemas of the signals and updates that callers send to its runs. */
             signals?: components["schemas"]["NamedSchema"][];
+            /** @description Schemas of the answers of its updates; the worker compares them. */
+            update_answers?: components["schemas"]["NamedSchema"][];
             updates?: components["schemas"]["NamedSchema"][];
             /** @description Schemas of other versions; a version that is not listed has none. */
             version_schemas?: components["schemas"]["VersionSchemas"][];
@@ -2903,6 +2913,10 @@ export interface components {
             registered_at: string | null;
             /** @description JSON Schemas of the signals of its runs, by name. */
             signals: {
+                [key: string]: components["schemas"]["Any"];
+            };
+            /** @description JSON Schemas of the answers of these updates, by name. */
+            update_answers: {
                 [key: string]: components["schemas"]["Any"];
             };
             /** @description JSON Schemas of the updates of its runs, by name. */
@@ -3282,7 +3296,7 @@ export interface components {
         };
         /** @description 1 to 255 bytes without control characters */
         Name: string;
-        /** @description The JSON schema of a signal or update. */
+        /** @description The JSON schema of a signal, an update, or the answer of an update. */
         NamedSchema: {
             name: string;
             schema: components["schemas"]["Payload"];
@@ -5621,6 +5635,8 @@ export interface components {
             output_schema?: components["schemas"]["Payload"] | null;
             /** @description Schemas of the signals and updates that callers send to its runs. */
             signals?: components["schemas"]["NamedSchema"][];
+            /** @description Schemas of the answers of its updates; the worker compares them. */
+            update_answers?: components["schemas"]["NamedSchema"][];
             updates?: components["schemas"]["NamedSchema"][];
             version: string;
         };

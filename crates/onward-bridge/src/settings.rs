@@ -84,6 +84,9 @@ struct KindSettings {
     signals: BTreeMap<String, Value>,
     #[serde(default)]
     updates: BTreeMap<String, Value>,
+    /// JSON schemas of the answers of updates by name.
+    #[serde(default)]
+    update_answers: BTreeMap<String, Value>,
     #[serde(default)]
     previous: Vec<String>,
     #[serde(default)]
@@ -270,6 +273,8 @@ impl KindSettings {
         let builder = output_schema.into_iter().fold(builder, Builder::output_schema);
         let builder = self.signals.into_iter().fold(builder, |builder, (name, schema)| builder.signal_schema(&name, schema));
         let builder = self.updates.into_iter().fold(builder, |builder, (name, schema)| builder.update_schema(&name, schema));
+        let answers = self.update_answers.into_iter();
+        let builder = answers.fold(builder, |builder, (name, schema)| builder.update_answer_schema(&name, schema));
         let builder = self.defaults.register(builder);
         previous.iter().fold(builder, |builder, version| builder.previous_foreign(version, agent, shell(Some(version))))
     }

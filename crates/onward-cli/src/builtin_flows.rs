@@ -179,10 +179,12 @@ impl NamespaceWorker {
     fn builder(&self, runtime: &Runtime, needed: &[FlowVersion]) -> Builder {
         let within = Onward::within(runtime.clone()).namespace(self.namespace.as_str()).shutdown_timeout(DRAIN_MAX);
         let builder = self.settings.equip(within);
+        let has_current = |name: &Name| needed.iter().any(|version| version.is_current && version.flow == *name);
         // By name, the current version first.
         needed.iter().fold(builder, |builder, version| match parsed(version) {
             Some(flow) if version.is_current => builder.flow(&flow),
-            Some(flow) => builder.previous_flow(&flow),
+            Some(flow) if has_current(&version.flow) => builder.previous_flow(&flow),
+            Some(flow) => builder.pinned_flow(&flow),
             None => {
                 self.trace.log(
                     Level::Error,

@@ -312,7 +312,7 @@ error_table! {
         => "see `GET /v1/kinds/KIND` for the schemas of its signals";
     UpdateInvalid "update_invalid" 400 Fail "An update does not match its schema in the kind of the run, and nothing was written"
         => "see `GET /v1/kinds/KIND` for the schemas of its updates";
-    OutputInvalid "output_invalid" 500 Fail "An output does not match the schema of its kind, and the run or task failed"
+    OutputInvalid "output_invalid" 500 Fail "An output or the answer of an update does not match its schema, and the run, task or update failed"
         => "correct the code or the schema";
     KindReserved "kind_reserved" 400 Fail "A run cannot have a kind that begins with `task:` or `flow:`"
         => "start them with `POST /v1/tasks`; begin no kind of workflow with `task:`";

@@ -38,9 +38,15 @@ message! {
         21 => signals: Vec<NamedSchema>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         22 => updates: Vec<NamedSchema>,
+        /// The schemas of the answers of its updates.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        23 => update_answers: Vec<NamedSchema>,
+        /// The document came with an import and was never made current here.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        24 => is_imported: bool,
     }
 
-    /// The JSON schema of a signal or update.
+    /// The JSON schema of a signal, an update, or the answer of an update.
     #[derive(Eq)]
     pub struct NamedSchema { 1 => name: Name, 2 => schema: Payload }
 }
@@ -78,6 +84,8 @@ impl KindSchemas {
             defaults: None,
             signals: Vec::new(),
             updates: Vec::new(),
+            update_answers: Vec::new(),
+            is_imported: false,
         }
     }
 
@@ -89,6 +97,7 @@ impl KindSchemas {
             || self.flow.is_some()
             || self.defaults.is_some()
             || self.has_messages()
+            || !self.update_answers.is_empty()
     }
 
     /// Returns true if it has schemas of signals or updates.

@@ -40,7 +40,7 @@ pub use api::external::{AppendExternal, AppendedExternal, ExternalPosition, Exte
 pub use api::live::RunUpdates;
 pub use api::observe::{CALLS_DEFAULT, CALLS_MAX, read_moment};
 pub use api::runs::new_run_id;
-pub use api::transfer::{Imported, export_run, leaves_out};
+pub use api::transfer::{Imported, RunExporter, export_run, leaves_out};
 pub use api::update::UpdateWatch;
 pub use api::watch::{OutcomeWatch, RunWatch};
 pub use background::Background;
@@ -57,6 +57,7 @@ pub use onward_core::api::{
 pub use schemas::answers::check_answer;
 pub use schemas::check::{ValueSchema, Violation, schema_problem, violations_now};
 pub use schemas::depth::{JSON_DEPTH_MAX, too_deep};
+pub use schemas::imported_flows::{MissingFlows, check_flows};
 pub use schemas::kinds::{KindVersion, KindView};
 pub use stream::feed::{FeedFrame, RunChange, RunFeed};
 pub use worker::connection::{ConnectionFuture, Question, WorkerConnection};

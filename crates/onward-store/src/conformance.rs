@@ -412,6 +412,7 @@ suite! { $
         a_schema_over_the_limit_writes_nothing,
         one_of_several_writers_that_expect_the_same_version_registers,
         a_registration_on_a_condition_is_later_than_the_one_before,
+        an_imported_row_is_not_the_version_that_was_registered_last,
         a_copy_of_an_older_registration_replaces_no_newer_one,
     }
     injection {

@@ -22,7 +22,7 @@ pub enum Registration {
     Copy { at: Timestamp },
 }
 
-/// The version of a kind that was registered last; `None` if there is none.
+/// The version of a kind that was registered last; `None` if there is none. Imported rows do not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KindCondition {
     pub namespace: Namespace,
@@ -33,7 +33,8 @@ pub struct KindCondition {
 impl KindCondition {
     /// Returns the row of the kind that was registered last.
     pub fn latest<'a>(&self, stored: &'a [KindSchemas]) -> Option<&'a KindSchemas> {
-        let of_kind = stored.iter().filter(|row| row.namespace == self.namespace && !row.is_task && row.kind == self.kind);
+        let is_of_kind = |row: &&KindSchemas| row.namespace == self.namespace && !row.is_task && row.kind == self.kind;
+        let of_kind = stored.iter().filter(|row| is_of_kind(row) && !row.is_imported);
         of_kind.max_by(|a, b| (a.registered_at, &a.version).cmp(&(b.registered_at, &b.version)))
     }
 }

@@ -175,6 +175,9 @@ message! {
         21 => signals: Vec<NamedSchema>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         22 => updates: Vec<NamedSchema>,
+        /// Schemas of the answers of its updates; the worker compares them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        23 => update_answers: Vec<NamedSchema>,
     }
 
     pub struct VersionSchemas {
@@ -189,6 +192,9 @@ message! {
         21 => signals: Vec<NamedSchema>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         22 => updates: Vec<NamedSchema>,
+        /// Schemas of the answers of its updates; the worker compares them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        23 => update_answers: Vec<NamedSchema>,
     }
 
     pub struct TaskSchemas {

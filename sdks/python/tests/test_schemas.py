@@ -1,4 +1,4 @@
-"""Schemas of inputs, outputs, signals and updates, from types."""
+"""Schemas of inputs, outputs, signals, updates and their answers, from types."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ async def paid(ctx: Ctx, order: str) -> int:
     ctx.update("add", add)
     payment: Payment = await ctx.signal("payment", Payment).recv()
     return payment.cents + total
+
+
+@workflow("answers", update_answers={"add": {"type": "integer", "maximum": 9}, "pay": Payment})
+async def answers(ctx: Ctx) -> str:
+    async def pay(cents: Any) -> Any:
+        return {"cents": await ctx.step("weigh", lambda: cents)}
+
+    ctx.update("add", lambda by: by + 1)
+    ctx.update("pay", pay)
+    end: str = await ctx.signal("end", str).recv()
+    return end
 
 
 @task("wrong", schemas=True)
@@ -69,6 +80,19 @@ async def test_an_output_that_does_not_fit_fails_the_run_or_task() -> None:
         assert failure(failed.value).code == "output_invalid"
 
 
-def failure(error: RunFailed) -> Any:
+async def test_an_answer_of_an_update_that_does_not_fit_fails_the_update_and_the_run_continues() -> None:
+    async with opened(answers) as onward:
+        run: Any = await onward.start(answers)
+        assert await run.update("add", 5) == 6
+        assert await run.update("pay", 5) == {"cents": 5}
+        for name, input in [("add", 20), ("pay", "many")]:
+            with pytest.raises(OnwardError) as failed:
+                await run.update(name, input)
+            assert failure(failed.value).code == "output_invalid" and f"`{name}`" in str(failed.value)
+        await run.signal("end", "done")
+        assert await run.result() == "done"
+
+
+def failure(error: Any) -> Any:
     assert error.failure is not None
     return error.failure

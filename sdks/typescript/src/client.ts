@@ -613,6 +613,7 @@ export function settingsOf(store: string, options: ConnectOptions): { shutdown_t
     output_schema: current.options.outputSchema,
     signals: namedSchemas("signal", current.options.signals),
     updates: namedSchemas("update", current.options.updates),
+    update_answers: namedSchemas("answer of update", current.options.updateAnswers),
   }));
   const tasks = (options.tasks ?? []).map(({ kind, options }) => ({
     kind,

@@ -28,6 +28,8 @@ export interface WorkflowOptions {
   signals?: Record<string, Schema<unknown>>;
   /** Schemas of updates by name; an update that does not fit is refused with `update_invalid`. */
   updates?: Record<string, Schema<unknown>>;
+  /** Schemas of the answers of updates by name; an answer that does not fit fails the update with `output_invalid`. */
+  updateAnswers?: Record<string, Schema<unknown>>;
 }
 
 /** Options of a task kind that a call does not set itself. */
@@ -153,7 +155,7 @@ export function argumentOf(code: { readonly length: number }, required: number, 
   return value === null && code.length < required ? undefined : value;
 }
 
-/** @internal Returns the JSON schemas of signals or updates by name. */
+/** @internal Returns the JSON schemas of signals, updates or answers by name. */
 export function namedSchemas(what: string, schemas: Record<string, Schema<unknown>> = {}): Record<string, unknown> {
   return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, jsonSchemaOf(`${what} \`${name}\``, schema)]));
 }

@@ -1,8 +1,8 @@
-/** Schemas of outputs, signals and updates. */
+/** Schemas of outputs, signals, updates and their answers. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { OnwardError, signal, workflow } from "onward";
+import { OnwardError, RunFailed, signal, workflow } from "onward";
 import { z } from "zod";
 import { failureOf, inMemory } from "./kit.js";
 
@@ -19,7 +19,17 @@ const paid = workflow(
   { signals: { payment: Payment }, updates: { add: { type: "integer", minimum: 1 } }, outputSchema: { type: "integer", maximum: 100 } },
 );
 
-const onward = await inMemory({ workflows: [paid] });
+const answers = workflow(
+  "answers",
+  async (ctx) => {
+    ctx.update<number>("add", (by) => by + 1);
+    ctx.update<unknown>("pay", async (cents) => ({ cents: await ctx.step("weigh", () => cents) }));
+    return await ctx.signal<string>("end").recv();
+  },
+  { updateAnswers: { add: { type: "integer", maximum: 9 }, pay: Payment } },
+);
+
+const onward = await inMemory({ workflows: [paid, answers] });
 
 const codeOf = (refused: Promise<unknown>) =>
   refused.then(
@@ -40,4 +50,19 @@ test("an output that does not fit fails the run", async () => {
   const run = await onward.start(paid);
   await run.signal(payment, { cents: 101 });
   assert.equal((await failureOf(run)).code, "output_invalid");
+});
+
+test("an answer of an update that does not fit fails the update, and the run continues", async () => {
+  const run = await onward.start(answers);
+  assert.equal(await run.update("add", 5), 6);
+  assert.deepEqual(await run.update("pay", 5), { cents: 5 });
+  for (const [name, input] of [["add", 20], ["pay", "many"]] as const) {
+    await assert.rejects(run.update(name, input), (error: RunFailed) => {
+      assert.equal(error.failure.code, "output_invalid");
+      assert.match(error.message, new RegExp(`\`${name}\``));
+      return true;
+    });
+  }
+  await run.signal("end", "done");
+  assert.equal(await run.result(), "done");
 });

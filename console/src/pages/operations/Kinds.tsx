@@ -98,8 +98,8 @@ export function KindsPage() {
 type Version = Kind["versions"][number];
 
 function hasSchemas(version: Version): boolean {
-  const messages = Object.keys(version.signals).length + Object.keys(version.updates).length;
-  return Boolean(version.input_schema || version.output_schema) || messages > 0;
+  const named = [version.signals, version.updates, version.update_answers];
+  return Boolean(version.input_schema || version.output_schema) || named.some((schemas) => Object.keys(schemas).length > 0);
 }
 
 /** Returns the schemas of a version with their titles. */
@@ -111,6 +111,7 @@ function schemasOf(version: Version): [string, unknown][] {
     ["Output", version.output_schema ?? null],
     ...named("Signal", version.signals),
     ...named("Update", version.updates),
+    ...named("Answer of update", version.update_answers),
   ];
 }
 

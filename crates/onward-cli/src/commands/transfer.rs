@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use onward_core::api::RunQuery;
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
-use onward_core::transfer::{self, ExportedRun, Importer};
+use onward_core::transfer::{self, ExportWriter, ExportedRun, FlowRef, Importer};
 use onward_core::{ErrorCode, Namespace, RunHead};
-use onward_runtime::{Options, Runtime, export_run, leaves_out};
+use onward_runtime::{Options, RunExporter, Runtime, leaves_out};
 use onward_store_embedded::EmbeddedStore;
 
 use super::run::{FilterArgs, Pages};
@@ -88,6 +88,8 @@ impl StoreArgs {
 struct Export<'a> {
     connection: &'a Connection,
     json: bool,
+    exporter: RunExporter<'a>,
+    writer: ExportWriter,
     count: u64,
     left_out: u64,
 }
@@ -116,7 +118,8 @@ fn is_incomplete(global: &Global) -> Result<bool> {
 }
 
 async fn export_from(connection: &Connection, args: ExportArgs, global: &Global) -> Result<()> {
-    let mut export = Export { connection, json: global.json, count: 0, left_out: 0 };
+    let (exporter, writer) = (RunExporter::new(&**connection), ExportWriter::default());
+    let mut export = Export { connection, json: global.json, exporter, writer, count: 0, left_out: 0 };
     if args.ids.is_empty() {
         export.found(args.filter.query(connection.namespace.clone(), PAGE)?).await
     } else {
@@ -152,9 +155,9 @@ impl Export<'_> {
     /// Writes runs. Reports and leaves out a run that cannot be read.
     async fn runs(&mut self, heads: &[RunHead]) -> Result<()> {
         for head in heads {
-            match export_run(&**self.connection, &head.key).await {
+            match self.exporter.read(&head.key).await {
                 Ok(run) => {
-                    put(&run.to_lines())?;
+                    put(&self.writer.run(&run))?;
                     self.count += 1;
                     print_count(self.count, "exported");
                 }
@@ -173,7 +176,7 @@ impl Export<'_> {
     }
 
     fn end(&self) -> Result<()> {
-        put(&transfer::footer(self.count, None))?;
+        put(&self.writer.footer(None))?;
         succeed_if(self.left_out == 0)
     }
 }
@@ -236,6 +239,10 @@ fn print_result(all: &ImportResult, global: &Global) -> Result<()> {
         print_json(all)?;
     } else {
         print(&format!("{} runs imported, {} already existed", all.created.len(), all.unchanged.len()))?;
+        for FlowRef { flow, version } in &all.flows {
+            let flow = escape::text(flow.as_str());
+            print_stderr(&format!("version {version} of flow {flow} was stored for these runs; new runs do not use it"));
+        }
         for refused in &all.refused {
             print_stderr(&format!("{} was refused: {}", escape::text(refused.run.as_str()), escape::text(&refused.code)));
         }

@@ -30,6 +30,7 @@ mod servers;
 mod talking;
 mod tls;
 mod torture;
+mod transfer_flows;
 mod transfer_waits;
 mod verbs;
 mod webhooks;

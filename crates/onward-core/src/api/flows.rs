@@ -34,7 +34,7 @@ message! {
         2 => flow: Option<Name>,
     }
 
-    /// Flows by name, or the versions of one, newest first.
+    /// Flows by name, or the versions of one: the current one first, then the newest.
     pub struct FlowsReply { 1 => flows: Vec<FlowVersion> }
 
     /// One version of a flow.
@@ -49,6 +49,8 @@ message! {
         5 => is_current: bool,
         /// The number of open runs that are pinned to it.
         6 => open_runs: u64,
+        /// It came with an import and was never made current.
+        7 => is_imported: bool,
     }
 
     pub struct DeleteFlowRequest {

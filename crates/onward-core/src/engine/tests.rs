@@ -4,7 +4,7 @@ use super::*;
 use crate::log::CommitHeader;
 use crate::log::event::{
     CancelRequested, RunCompleted, RunResumed, RunStarted, SignalReceived, StepCompleted, TaskCompleted, TimerFired,
-    VersionChosen,
+    UpdateReceived, VersionChosen,
 };
 use crate::{CommitId, Epoch, Failure, Hash, Log, Namespace, RunId};
 
@@ -235,6 +235,42 @@ fn a_changed_step_name_diverges_with_a_report_that_helps() {
     assert_eq!(report.recorded, "step `charge` at 0");
     assert_eq!(report.attempted, "step `refund` at 0");
     assert!(report.hint.contains("ctx.version"), "{}", report.hint);
+}
+
+/// KI6
+#[test]
+fn a_recorded_refusal_of_an_answer_stays_while_another_answer_diverges() {
+    let wait = |bench: &mut Bench| {
+        let call_id = bench.engine.next_call_id();
+        assert_eq!(bench.engine.await_signal(&call_id, &exactly("end"), None), None);
+    };
+    let update = |bench: &mut Bench, answer: Result<Payload, Failure>| {
+        assert!(matches!(bench.engine.advance(), Ok(Advance::Update(_))));
+        bench.engine.answer_update("u".to_owned(), answer);
+    };
+    let answered = |answer: Result<Payload, Failure>| {
+        let mut bench = Bench::new();
+        bench.poll();
+        wait(&mut bench);
+        bench.commit();
+        bench.input(UpdateReceived { update_id: "u".to_owned(), name: name("add"), payload: json("1") });
+        update(&mut bench, answer);
+        bench.commit();
+        bench
+    };
+    let replayed = |recorded: &Bench, answer: &str| {
+        let mut again = recorded.restart();
+        again.poll();
+        wait(&mut again);
+        update(&mut again, Ok(json(answer)));
+        again
+    };
+    let failed = |code: &str| answered(Err(Failure::fatal("no").with_code(code)));
+    replayed(&failed("output_invalid"), "7").idle();
+    replayed(&failed("no"), "7").diverges();
+    let given = answered(Ok(json("6")));
+    replayed(&given, "6").idle();
+    replayed(&given, "7").diverges();
 }
 
 #[test]

@@ -1,15 +1,19 @@
 //! Export and import: runs as JSON lines, to move them from one store to another.
 //!
-//! The first line names the format. For each run follow one line with its key and the number of records of each generation, and
-//! one line per record with its payloads byte for byte. A run that could not be read is listed as left out. The last line has the
-//! number of runs, and the start of the next page if there is one. Leases and attempts are not in the log and not exported.
+//! The first line names the format. For each run follow one line with its key, the number of records of each generation and the
+//! definitions of flows that it needs, and one line per record with its payloads byte for byte. A definition stands before the
+//! first run that needs it. A run that could not be read is listed as left out. The last line has the number of runs, and the
+//! start of the next page if there is one. Leases and attempts are not in the log and not exported.
 //!
 //! ```text
 //! {"onward_export":1}
 //! {"run":{"namespace":"default","id":"order-42"},"records":[1]}
 //! {"generation":0,"record":{"index":0,"at":"2026-11-15T08:00:00.000Z","events":[{"type":"run_started", …}]}}
+//! {"flow":"greet","version":"9d0704d4f628d055","document":"flow: greet\n…"}
+//! {"run":{"namespace":"default","id":"greet-1"},"records":[2],"flows":[{"flow":"greet","version":"9d0704d4f628d055"}]}
+//! …
 //! {"left_out":{"namespace":"default","id":"order-43"},"code":"log_corrupt"}
-//! {"runs":1}
+//! {"runs":2}
 //! ```
 //!
 //! Invariants:
@@ -17,24 +21,30 @@
 //! - U5: a run is imported whole or not at all, and a truncated file is detected wherever it is truncated.
 
 mod belonging;
+mod definitions;
 mod received;
 
+use std::sync::Arc;
+
 pub use belonging::{child_calls, foreign_run};
+use definitions::Definitions;
+pub use definitions::{ExportWriter, ExportedFlow, FlowRef};
 pub(crate) use received::imported_calls;
 pub use received::{is_same_log, receive};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Record, RunKey};
+use crate::{Name, Record, RunKey};
 
 /// The format that is written, and the only one that is read.
 pub const FORMAT: u32 = 1;
 
-/// A run with the logs of all its generations.
+/// A run with the logs of all its generations, and the definitions of flows that it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExportedRun {
     pub key: RunKey,
     pub logs: Vec<Vec<Record>>,
+    pub flows: Vec<Arc<ExportedFlow>>,
 }
 
 /// A line that is not part of a valid export.
@@ -49,6 +59,8 @@ pub struct TransferError {
 struct RunLine<'a> {
     run: &'a RunKey,
     records: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flows: Vec<&'a FlowRef>,
 }
 
 #[derive(Serialize)]
@@ -78,6 +90,10 @@ struct ExportLine {
     code: Option<String>,
     runs: Option<u64>,
     next: Option<String>,
+    flows: Option<Vec<FlowRef>>,
+    flow: Option<Name>,
+    version: Option<Name>,
+    document: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -93,7 +109,7 @@ pub fn header() -> String {
 }
 
 /// Returns the last line of a file with `runs` runs; `next` is the start of the next page, if any.
-pub fn footer(runs: u64, next: Option<&str>) -> String {
+fn footer(runs: u64, next: Option<&str>) -> String {
     line(&Footer { runs, next })
 }
 
@@ -108,8 +124,10 @@ impl LeftOut {
 }
 
 impl ExportedRun {
-    pub fn to_lines(&self) -> String {
-        let mut lines = line(&RunLine { run: &self.key, records: self.logs.iter().map(Vec::len).collect() });
+    /// Returns the lines of the run, without those of its definitions.
+    fn to_lines(&self) -> String {
+        let (records, flows) = (self.logs.iter().map(Vec::len).collect(), self.flows.iter().map(|flow| &flow.name).collect());
+        let mut lines = line(&RunLine { run: &self.key, records, flows });
         for (generation, log) in self.logs.iter().enumerate() {
             for record in log {
                 lines += &line(&RecordLine { generation, record: &received::unmarked(record) });
@@ -121,8 +139,9 @@ impl ExportedRun {
 
 /// Exports runs as a whole file.
 pub fn write(runs: &[ExportedRun]) -> String {
-    let lines: String = runs.iter().map(ExportedRun::to_lines).collect();
-    header() + &lines + &footer(runs.len() as u64, None)
+    let mut writer = ExportWriter::default();
+    let lines: String = runs.iter().map(|run| writer.run(run)).collect();
+    header() + &lines + &writer.footer(None)
 }
 
 /// Reads an export line by line.
@@ -137,6 +156,7 @@ pub struct Importer {
     run: Option<(ExportedRun, Vec<usize>)>,
     left_out: Vec<LeftOut>,
     next: Option<String>,
+    definitions: Definitions,
 }
 
 impl Importer {
@@ -161,10 +181,15 @@ impl Importer {
                 self.take_record(generation, &record)?;
                 Ok(None)
             }
-            ExportLine { run: Some(key), records: Some(counts), record: None, .. } => {
+            ExportLine { flow: Some(flow), version: Some(version), document: Some(document), run: None, .. } => {
                 let before = self.end_run()?;
-                self.runs += 1;
-                self.run = Some((ExportedRun { key, logs: Vec::new() }, counts));
+                let name = FlowRef { flow, version };
+                self.definitions.add(ExportedFlow { name, document }).map_err(|why| self.wrong(why))?;
+                Ok(before)
+            }
+            ExportLine { run: Some(key), records: Some(counts), record: None, flows, .. } => {
+                let before = self.end_run()?;
+                self.begin_run(key, counts, &flows.unwrap_or_default())?;
                 Ok(before)
             }
             ExportLine { left_out: Some(key), code: Some(code), .. } => {
@@ -175,8 +200,15 @@ impl Importer {
                 self.next = next;
                 self.take_footer(count)
             }
-            _ => Err(self.wrong("neither a run nor a record".to_owned())),
+            _ => Err(self.wrong("neither a run, nor a record, nor a definition".to_owned())),
         }
+    }
+
+    fn begin_run(&mut self, key: RunKey, counts: Vec<usize>, flows: &[FlowRef]) -> Result<(), TransferError> {
+        self.runs += 1;
+        let flows = self.definitions.named(flows).map_err(|why| self.wrong(why))?;
+        self.run = Some((ExportedRun { key, logs: Vec::new(), flows }, counts));
+        Ok(())
     }
 
     fn take_record(&mut self, generation: usize, record: &RawValue) -> Result<(), TransferError> {
@@ -197,6 +229,7 @@ impl Importer {
         if count != self.runs {
             return Err(self.wrong(format!("expected {count} runs, found {}", self.runs)));
         }
+        self.definitions.check_named().map_err(|why| self.wrong(why))?;
         self.has_footer = true;
         Ok(before)
     }

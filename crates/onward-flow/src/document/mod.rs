@@ -2,6 +2,7 @@
 //!
 //! Owns the format and its JSON Schema. [`parse`] reads a document with positions, [`check`](check()) lists all problems of it.
 
+mod calls;
 mod check;
 mod duration;
 mod parse;

@@ -6,33 +6,15 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
+use crate::schema_rules::{self, DEPTH_MAX, PATTERN_BYTES_MAX, Subschemas, subschemas};
+
 /// Maximum number of subschemas, each counted as often as references lead to it.
 const SUBSCHEMAS_MAX: usize = 10_000;
-/// Maximum depth of subschemas in each other, references included.
-const DEPTH_MAX: usize = 64;
-/// Maximum size of a compiled pattern.
-const PATTERN_BYTES_MAX: usize = 256 * 1024;
 /// Maximum number of problems that a check returns.
 const PROBLEMS_MAX: usize = 20;
 
-const ONE: [&str; 13] = [
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "contentSchema",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "extends",
-];
-const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-const MAPS: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties", "properties"];
-const REFUSED: [&str; 6] = ["$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveRef", "$vocabulary"];
+/// Keywords that change what references mean, beside those of [`schema_rules::REFUSED`].
+const REFUSED: [&str; 3] = ["$anchor", "$dynamicAnchor", "$id"];
 
 /// A compiled JSON Schema.
 #[derive(Debug)]
@@ -103,7 +85,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Counts subschemas, along references too.
+    /// Counts subschemas, along references too; these count for the depth.
     fn visit(&mut self, schema: &'a Value, depth: usize) -> Result<(), String> {
         let Value::Object(fields) = schema else { return Ok(()) };
         self.subschemas += 1;
@@ -114,19 +96,21 @@ impl<'a> Walk<'a> {
             return Err(format!("it has more than {SUBSCHEMAS_MAX} subschemas"));
         }
         for (key, value) in fields {
-            match value {
-                _ if REFUSED.contains(&key.as_str()) => return Err(format!("`{key}` is not supported")),
-                Value::String(reference) if key == "$ref" => {
+            if REFUSED.contains(&key.as_str()) || schema_rules::REFUSED.contains(&key.as_str()) {
+                return Err(format!("`{key}` is not supported"));
+            }
+            match (subschemas(key, value), value) {
+                (_, Value::String(reference)) if key == "$ref" => {
                     let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
                     self.visit(target.ok_or_else(|| format!("the reference `{reference}` names nothing in it"))?, depth + 1)?;
                 }
-                Value::Array(schemas) if LISTS.contains(&key.as_str()) || key == "items" => {
+                (Some(Subschemas::List), Value::Array(schemas)) => {
                     schemas.iter().try_for_each(|schema| self.visit(schema, depth + 1))?;
                 }
-                Value::Object(schemas) if MAPS.contains(&key.as_str()) => {
+                (Some(Subschemas::Map), Value::Object(schemas)) => {
                     schemas.values().try_for_each(|schema| self.visit(schema, depth + 1))?;
                 }
-                Value::Object(_) if ONE.contains(&key.as_str()) => self.visit(value, depth + 1)?,
+                (Some(Subschemas::One), _) => self.visit(value, depth + 1)?,
                 _ => {}
             }
         }

@@ -1,7 +1,8 @@
 //! Export of runs from one store and import into another.
 //!
 //! An exported run may have had undelivered outbox messages. After an import, awaited children that did not come along are
-//! started, and closed children send their results to the parents that wait for them. Receivers accept each of these once.
+//! started, and closed children send their results to the parents that wait for them. Receivers accept each of these once. The
+//! definitions of flows come along: see `schemas/imported_flows`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +12,13 @@ use onward_core::projection::{ProjectedChild, Projection};
 use onward_core::reopen::await_child;
 use onward_core::run::answer_to;
 use onward_core::schedule::ScheduleHead;
-use onward_core::transfer::{ExportedRun, child_calls, receive};
+use onward_core::transfer::{ExportedRun, FlowRef, child_calls, receive};
 use onward_core::view::created_at;
 use onward_core::{CallId, ErrorCode, Index, Log, Record, RunHead, RunId, RunKey};
 use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
 
 use crate::api::client::{read_generation, read_records};
+use crate::schemas::imported_flows::{ExportedFlows, MissingFlows};
 use crate::{Client, Runtime, RuntimeError};
 
 /// The result of an import.
@@ -27,6 +29,8 @@ pub struct Imported {
     pub unchanged: Vec<RunId>,
     /// Runs that were refused, with the error code.
     pub refused: Vec<(RunId, &'static str)>,
+    /// The definitions of flows that were stored for these runs.
+    pub flows: Vec<FlowRef>,
 }
 
 /// Bound on repeated reads of a run that changes meanwhile.
@@ -35,8 +39,31 @@ const ATTEMPTS: u32 = 100;
 /// Number of runs that are restored concurrently.
 const TOGETHER: usize = 100;
 
-/// Reads a run with all its generations.
+/// Reads runs with the definitions of flows that they need.
+pub struct RunExporter<'a> {
+    client: &'a dyn Client,
+    flows: ExportedFlows,
+}
+
+impl<'a> RunExporter<'a> {
+    pub fn new(client: &'a dyn Client) -> RunExporter<'a> {
+        RunExporter { client, flows: ExportedFlows::default() }
+    }
+
+    /// Reads a run with all its generations.
+    pub async fn read(&mut self, key: &RunKey) -> Result<ExportedRun, RuntimeError> {
+        let logs = read_logs(self.client, key).await?;
+        let flows = self.flows.of(self.client, key, &logs).await?;
+        Ok(ExportedRun { key: key.clone(), logs, flows })
+    }
+}
+
+/// Reads one run with all its generations, and the definitions of flows that it needs.
 pub async fn export_run(client: &dyn Client, key: &RunKey) -> Result<ExportedRun, RuntimeError> {
+    RunExporter::new(client).read(key).await
+}
+
+async fn read_logs(client: &dyn Client, key: &RunKey) -> Result<Vec<Vec<Record>>, RuntimeError> {
     for _ in 0..ATTEMPTS {
         let head = client.read_head(key.clone()).await?;
         let mut logs = Vec::new();
@@ -49,7 +76,7 @@ pub async fn export_run(client: &dyn Client, key: &RunKey) -> Result<ExportedRun
         let is_whole = last.last().is_some_and(|record| record.next_index() == head.next_index);
         if is_whole && created_at(&last) == Some(head.created_at) && logs.iter().all(|log| ends(log)) {
             logs.push(last);
-            return Ok(ExportedRun { key: key.clone(), logs });
+            return Ok(logs);
         }
     }
     let why = "its records do not match its head".to_owned();
@@ -62,9 +89,15 @@ pub fn leaves_out(error: &RuntimeError) -> bool {
 }
 
 impl Runtime {
-    /// Imports runs. A run that exists with the same records is left alone; one with other records is refused, and the import
-    /// continues.
+    /// Imports runs with the definitions that they need, like [`Runtime::import_with`].
     pub async fn import_runs(&self, runs: Vec<ExportedRun>) -> Result<Imported, RuntimeError> {
+        let missing = self.missing_flows(&runs).await?;
+        self.import_with(runs, missing).await
+    }
+
+    /// Imports runs, and the definitions among `missing` that they need. A run that exists with the same records is left alone; one
+    /// with other records is refused, and the import continues.
+    pub async fn import_with(&self, runs: Vec<ExportedRun>, missing: MissingFlows) -> Result<Imported, RuntimeError> {
         let (mut imported, mut taken) = (Imported::default(), Vec::new());
         let parent_mismatches = parent_mismatches(self, &runs).await?;
         let mut coming = runs.into_iter().zip(parent_mismatches);
@@ -88,6 +121,8 @@ impl Runtime {
                 taken.push(key);
             }
         }
+        // Only for runs that are here now; if the import is interrupted before this, a repeated one stores them.
+        imported.flows = self.store_missing(missing, &taken).await?;
         // Only after all runs are restored: a child that comes along must not be started before.
         let mut recovery = OutboxRecovery { runtime: self, parents: BTreeMap::new() };
         for key in taken {
@@ -97,7 +132,7 @@ impl Runtime {
     }
 
     fn restore(&self, run: ExportedRun, mismatch: Option<String>) -> StoreFuture<'_, Restored> {
-        let ExportedRun { key, logs } = receive(run);
+        let ExportedRun { key, logs, .. } = receive(run);
         let mismatch = InternalRuns::of(&key.id).map(|_| "its id is reserved".to_owned()).or(mismatch); // MM6, SR4
         match mismatch {
             Some(why) => Box::pin(std::future::ready(Err(StoreError::LogInvalid { key, why }))),

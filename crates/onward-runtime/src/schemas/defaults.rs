@@ -50,10 +50,14 @@ impl Runtime {
         Ok(DefaultsReply { defaults: found })
     }
 
-    /// Applies defaults to a run that starts, and to the task of a standalone one (KD3).
+    /// Pins the child of a run to its flow (DF7), and applies defaults to a run that starts, and to the task of a standalone one
+    /// (KD3).
     pub(crate) async fn fill_start(&self, run: &mut NewRun) {
         let known = self.last_known_kinds(&run.key.namespace).await;
         let started = &mut run.started;
+        if started.parent.is_some() && started.version.is_none() {
+            started.version = known.flow_of_child(&started.kind).cloned();
+        }
         if let Some(StandaloneTask { kind, options }) = &mut started.task {
             options.fill(kind, &known.task_defaults(kind, &self.options().defaults));
         } else if started.deadline_ms.is_none() {

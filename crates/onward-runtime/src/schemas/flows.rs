@@ -5,11 +5,12 @@
 //!
 //! Invariants:
 //! - DF1: a document with errors is not stored.
-//! - DF2: the definition that was stored last is current; a start without a version is pinned to it. Of several requests that
-//!   expect the same current version, one succeeds.
+//! - DF2: the definition that was stored last is current, unless it was imported; a start without a version is pinned to it. Of
+//!   several requests that expect the same current version, one succeeds.
 //! - DF3: a version that open runs are pinned to is deleted only on request (`force`).
 //! - DF4: workers neither write nor replace definitions.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::api::{DeleteFlowRequest, FlowQuery, FlowVersion, PutFlowReply, PutFlowRequest, WorkerInfo};
@@ -19,7 +20,7 @@ use onward_store::{KindCondition, Registration, StoreError};
 use crate::{Runtime, RuntimeError, Violation};
 
 /// Maximum number of versions of a flow, not counting those of open runs; the oldest are deleted.
-const VERSIONS_MAX: usize = 100;
+pub(super) const VERSIONS_MAX: usize = 100;
 
 /// Number of times that a request without `expected` reads the versions again because another one was stored meanwhile.
 const ATTEMPTS: u32 = 100;
@@ -30,17 +31,18 @@ impl Runtime {
         let PutFlowRequest { namespace, flow, document, expected, dry_run } = request;
         let (workers, mut all) = (self.workers(&namespace).await?.workers, self.all_flows(&namespace).await?);
         let served = Served { workers, flows: all.iter().map(|version| version.flow.clone()).collect() };
-        if !served.flows.contains(&flow) && served.has_code(&flow) {
+        all.retain(|version| version.flow == flow);
+        if current_of(&all).is_none() && served.has_code(&flow, &all) {
             return Err(kind_taken(flow));
         }
         let checked = checked::check(flow.clone(), document, served).await?;
         for _ in 0..ATTEMPTS {
             all.retain(|version| version.flow == flow);
-            let current = all.first().map(|current| current.version.clone());
-            if expected.as_ref().is_some_and(|expected| current.as_ref().map_or("", Name::as_str) != expected) {
-                return Err(RuntimeError::FlowChanged { flow, current });
+            let current = current_of(&all);
+            if expected.as_ref().is_some_and(|expected| current.map_or("", |current| current.version.as_str()) != expected) {
+                return Err(RuntimeError::FlowChanged { flow, current: current.map(|current| current.version.clone()) });
             }
-            let is_same = all.first().is_some_and(|current| current.document.as_deref() == Some(checked.document.as_str()));
+            let is_same = current.is_some_and(|current| current.document.as_deref() == Some(checked.document.as_str()));
             if dry_run || is_same {
                 return Ok(checked.reply(flow, &all, !dry_run, is_same, self.clock().now()));
             }
@@ -60,16 +62,17 @@ impl Runtime {
         checked: &CheckedFlow,
         stored: &[FlowVersion],
     ) -> Result<Timestamp, StoreError> {
-        let mut rows = checked.rows(namespace, flow);
+        let mut rows = checked.rows(namespace, flow, false);
         rows.extend(outdated(stored, &checked.version).flat_map(|old| removed(namespace, old)));
-        let (kind, version) = (definition_kind(flow), stored.first().map(|current| current.version.clone()));
+        let (kind, version) = (definition_kind(flow), current_of(stored).map(|current| current.version.clone()));
         let condition = KindCondition { namespace: namespace.clone(), kind, version };
         let at = self.store().register_kinds(rows, Registration::If(condition)).await?;
         self.kinds_changed(namespace);
         Ok(at)
     }
 
-    /// Lists the current versions of all flows by name, without documents, or all versions of one, newest first.
+    /// Lists the current versions of all flows by name, without documents, or all versions of one: the current one first, then the
+    /// newest.
     pub async fn list_flows(&self, query: &FlowQuery) -> Result<Vec<FlowVersion>, RuntimeError> {
         let mut found = self.all_flows(&query.namespace).await?;
         match &query.flow {
@@ -107,18 +110,19 @@ impl Runtime {
         Ok(())
     }
 
-    /// Returns all versions of all flows, by name, newest first (DF2).
-    async fn all_flows(&self, namespace: &Namespace) -> Result<Vec<FlowVersion>, RuntimeError> {
+    /// Returns all versions of all flows by name, the current one first, then the newest (DF2).
+    pub(super) async fn all_flows(&self, namespace: &Namespace) -> Result<Vec<FlowVersion>, RuntimeError> {
         let stored = self.store().list_kinds(namespace.clone()).await?;
         let mut found: Vec<FlowVersion> = stored.into_iter().filter_map(stored_flow).collect();
         if found.is_empty() {
             return Ok(found);
         }
         let open = self.open_by_version(namespace).await?;
-        found.sort_by(|a, b| a.flow.cmp(&b.flow).then((b.applied_at, &b.version).cmp(&(a.applied_at, &a.version))));
+        let newest = |flow: &FlowVersion| Reverse((flow.applied_at, flow.version.clone()));
+        found.sort_by_cached_key(|flow| (flow.flow.clone(), flow.is_imported, newest(flow)));
         let mut last = None;
         for flow in &mut found {
-            flow.is_current = last.as_ref() != Some(&flow.flow);
+            flow.is_current = last.as_ref() != Some(&flow.flow) && !flow.is_imported;
             last = Some(flow.flow.clone());
             flow.open_runs = open.get(&(flow.flow.clone(), flow.version.clone())).copied().unwrap_or_default();
         }
@@ -131,6 +135,11 @@ impl Runtime {
     }
 }
 
+/// Returns the current one of a flow's versions, which comes first; imported versions are not current.
+fn current_of(stored: &[FlowVersion]) -> Option<&FlowVersion> {
+    stored.first().filter(|newest| newest.is_current)
+}
+
 /// Returns the versions that are deleted when a new one is stored: the oldest without open runs (DF3).
 fn outdated<'a>(stored: &'a [FlowVersion], new: &'a Name) -> impl Iterator<Item = &'a FlowVersion> {
     let unused = stored.iter().filter(move |old| old.version != *new && old.open_runs == 0);
@@ -140,8 +149,9 @@ fn outdated<'a>(stored: &'a [FlowVersion], new: &'a Name) -> impl Iterator<Item 
 /// Reads the definition in a row of the table of kinds, if it is one.
 fn stored_flow(row: KindSchemas) -> Option<FlowVersion> {
     let flow = Name::new(row.kind.as_str().strip_prefix(FLOW_KIND_PREFIX)?).ok()?;
-    let (version, document) = (row.version?, Some(row.flow?));
-    Some(FlowVersion { flow, version, document, applied_at: row.registered_at, is_current: false, open_runs: 0 })
+    let (version, document, is_imported) = (row.version?, Some(row.flow?), row.is_imported);
+    let (applied_at, is_current, open_runs) = (row.registered_at, false, 0);
+    Some(FlowVersion { flow, version, document, applied_at, is_current, open_runs, is_imported })
 }
 
 /// Builds the row of a definition; without a document it removes the stored one.
@@ -155,21 +165,25 @@ fn definition_kind(flow: &Name) -> Name {
 }
 
 /// Returns the rows that remove a definition and the schema of its inputs.
-fn removed(namespace: &Namespace, flow: &FlowVersion) -> [KindSchemas; 2] {
+pub(super) fn removed(namespace: &Namespace, flow: &FlowVersion) -> [KindSchemas; 2] {
     let schemas = KindSchemas::empty(namespace.clone(), flow.flow.clone(), Some(flow.version.clone()));
     [row(namespace, &flow.flow, &flow.version, None), schemas]
 }
 
 /// What exists in a namespace: a document that names something else has warnings.
 #[cfg_attr(not(feature = "flows"), allow(dead_code, reason = "without the feature no document is checked"))]
-struct Served {
+#[derive(Default)]
+pub(super) struct Served {
     workers: Vec<WorkerInfo>,
     flows: BTreeSet<Name>,
 }
 
 impl Served {
-    fn has_code(&self, kind: &Name) -> bool {
-        self.workers.iter().flat_map(|worker| &worker.kinds).any(|known| known.kind == *kind)
+    /// Returns true if a worker has code for the kind that is none of the stored definitions.
+    fn has_code(&self, kind: &Name, stored: &[FlowVersion]) -> bool {
+        let is_stored = |version: &Name| stored.iter().any(|flow| flow.version == *version);
+        let mut known = self.workers.iter().flat_map(|worker| &worker.kinds).filter(|known| known.kind == *kind);
+        known.any(|known| !known.version.as_ref().is_some_and(is_stored))
     }
 }
 
@@ -181,9 +195,11 @@ fn kind_taken(flow: Name) -> RuntimeError {
 }
 
 /// A document without errors.
-struct CheckedFlow {
+pub(super) struct CheckedFlow {
     document: String,
-    version: Name,
+    pub version: Name,
+    /// The kinds of the runs that it starts.
+    pub called: BTreeSet<Name>,
     #[cfg_attr(not(feature = "flows"), allow(dead_code, reason = "without the feature no document is checked"))]
     input: Option<onward_core::Payload>,
     warnings: Vec<onward_core::api::FlowWarning>,
@@ -192,27 +208,27 @@ struct CheckedFlow {
 impl CheckedFlow {
     /// Returns the reply for a document beside the versions that were stored before.
     fn reply(self, flow: Name, before: &[FlowVersion], is_current: bool, is_same: bool, at: Timestamp) -> PutFlowReply {
-        let current = before.first();
+        let current = current_of(before);
         let is_changed = current.is_none_or(|current| current.version != self.version);
         let open_runs = before.iter().find(|old| old.version == self.version).map_or(0, |old| old.open_runs);
         let applied_at = current.filter(|_| is_same).map_or(at, |current| current.applied_at);
         let (version, document) = (self.version, Some(self.document));
-        let flow = FlowVersion { flow, version, document, applied_at, is_current, open_runs };
+        let flow = FlowVersion { flow, version, document, applied_at, is_current, open_runs, is_imported: false };
         PutFlowReply { flow, is_changed, warnings: self.warnings }
     }
 
     /// Returns the row of the definition, and that of the input's schema, so that a start is checked from now on.
-    fn rows(&self, namespace: &Namespace, flow: &Name) -> Vec<KindSchemas> {
+    pub fn rows(&self, namespace: &Namespace, flow: &Name, is_imported: bool) -> Vec<KindSchemas> {
         let schemas = KindSchemas::empty(namespace.clone(), flow.clone(), Some(self.version.clone()));
         vec![
-            row(namespace, flow, &self.version, Some(self.document.clone())),
+            KindSchemas { is_imported, ..row(namespace, flow, &self.version, Some(self.document.clone())) },
             KindSchemas { input: self.input.clone(), ..schemas },
         ]
     }
 }
 
 #[cfg(not(feature = "flows"))]
-mod checked {
+pub(super) mod checked {
     use super::*;
 
     pub async fn check(_: Name, _: String, _: Served) -> Result<CheckedFlow, RuntimeError> {
@@ -220,14 +236,18 @@ mod checked {
             why: "this program stores no flows: it was built without the feature `flows`".to_owned(),
         })
     }
+
+    pub fn called(_: &Name, _: &str) -> BTreeSet<Name> {
+        BTreeSet::new()
+    }
 }
 
 #[cfg(feature = "flows")]
-mod checked {
+pub(super) mod checked {
     use onward_core::api::FlowWarning;
     use onward_core::task::MODEL_CALL;
     use onward_core::{NAME_BYTES_MAX, Payload};
-    use onward_flow::document::{self, Known, Problem, Severity};
+    use onward_flow::document::{self, Flow, Known, Problem, Severity};
 
     use super::*;
 
@@ -256,8 +276,17 @@ mod checked {
         };
         let input = Payload::from_json_text(document::input_schema(parsed).to_string());
         let version = Name::new(parsed.version()).expect("hex digits are a name");
-        let warnings = problems.iter().map(warning).collect();
-        Ok(CheckedFlow { document, version, input: Some(input), warnings })
+        let (warnings, called) = (problems.iter().map(warning).collect(), called_by(parsed));
+        Ok(CheckedFlow { document, version, called, input: Some(input), warnings })
+    }
+
+    /// Returns the kinds that a stored document calls.
+    pub fn called(flow: &Name, document: &str) -> BTreeSet<Name> {
+        document::parse(document, flow.as_str()).flow.as_ref().map(called_by).unwrap_or_default()
+    }
+
+    fn called_by(flow: &Flow) -> BTreeSet<Name> {
+        flow.called_kinds().into_iter().filter_map(|kind| Name::new(kind).ok()).collect()
     }
 
     impl Served {

@@ -38,13 +38,15 @@ pub struct KindView {
     pub versions: Vec<KindVersion>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KindVersion {
     pub version: Option<Name>,
     pub input: Option<Payload>,
     pub output: Option<Payload>,
     pub signals: Vec<NamedSchema>,
     pub updates: Vec<NamedSchema>,
+    /// The schemas of the answers of these updates.
+    pub update_answers: Vec<NamedSchema>,
     /// When its schemas were registered, if it has any.
     pub registered_at: Option<Timestamp>,
     /// Number of workers of this runtime that have code for it.
@@ -66,8 +68,8 @@ pub(crate) struct NamespaceKinds {
     kinds: BTreeMap<KindKey, Arc<KindEntry>>,
     /// Kinds of tasks and of workflows with an internal version.
     internal: BTreeSet<(bool, Name)>,
-    /// The current versions of flows that have definitions, with the times of their registration.
-    flows: BTreeMap<Name, (Timestamp, Option<Name>)>,
+    /// The flows that have definitions.
+    flows: BTreeMap<Name, NewestFlows>,
     /// Defaults that were set live.
     defaults: BTreeMap<Name, KindDefaults>,
     /// Some kind has schemas of signals or updates.
@@ -86,6 +88,13 @@ impl NamespaceKinds {
         self.flows.contains_key(kind) || self.kinds.keys().any(|(is_task, own, _)| !is_task && own == kind)
     }
 
+    /// Returns the version that a child of this kind is pinned to, if the kind is a flow: the current one, otherwise the one that was
+    /// imported last (DF7).
+    pub(crate) fn flow_of_child(&self, kind: &Name) -> Option<&Name> {
+        let NewestFlows { current, imported } = self.flows.get(kind)?;
+        current.as_ref().or(imported.as_ref()).map(|(_, version)| version)
+    }
+
     pub(crate) fn live_defaults(&self, kind: &Name) -> Option<&KindDefaults> {
         self.defaults.get(kind)
     }
@@ -94,6 +103,13 @@ impl NamespaceKinds {
     pub(crate) fn registered_defaults(&self, is_task: bool, kind: &Name, version: Option<&Name>) -> Option<&KindDefaults> {
         self.kinds.get(&(is_task, kind.clone(), version.cloned()))?.schemas.defaults.as_deref()
     }
+}
+
+/// The newest definitions of a flow, with the times of their registration.
+#[derive(Default)]
+struct NewestFlows {
+    current: Option<(Timestamp, Name)>,
+    imported: Option<(Timestamp, Name)>,
 }
 
 struct KindEntry {
@@ -168,23 +184,16 @@ impl Runtime {
     /// Lists the kinds of a namespace that callers may start and that have schemas or workers here, workflows first (KI4).
     pub async fn list_kinds(&self, namespace: &Namespace) -> Result<Vec<KindView>, RuntimeError> {
         let mut found: BTreeMap<(bool, Name), BTreeMap<Option<Name>, KindVersion>> = BTreeMap::new();
-        let empty = |version| KindVersion {
-            version,
-            input: None,
-            output: None,
-            signals: Vec::new(),
-            updates: Vec::new(),
-            registered_at: None,
-            workers: 0,
-        };
+        let empty = |version| KindVersion { version, ..KindVersion::default() };
         let mut internal = BTreeSet::new();
         for schemas in self.store().list_kinds(namespace.clone()).await?.into_iter().filter(|row| !is_definition(&row.kind)) {
-            let KindSchemas { is_task, kind, version, input, output, signals, updates, registered_at, is_internal, .. } = schemas;
+            let KindSchemas { is_task, kind, version, input, output, registered_at, is_internal, .. } = schemas;
+            let (signals, updates, update_answers) = (schemas.signals, schemas.updates, schemas.update_answers);
             if is_internal {
                 internal.insert((is_task, kind.clone()));
             }
             let registered_at = Some(registered_at);
-            let entry = KindVersion { input, output, signals, updates, registered_at, ..empty(version.clone()) };
+            let entry = KindVersion { input, output, signals, updates, update_answers, registered_at, ..empty(version.clone()) };
             found.entry((is_task, kind)).or_default().insert(version, entry);
         }
         for worker in self.hub().workers.list().iter().filter(|worker| worker.profile.namespace == *namespace) {
@@ -260,7 +269,8 @@ impl Runtime {
 
     /// Returns the version that new runs of a flow are pinned to, if the flow has a definition.
     pub(crate) async fn current_flow(&self, namespace: &Namespace, kind: &Name) -> Result<Option<Name>, StoreError> {
-        Ok(self.known_kinds(namespace).await?.flows.get(kind).and_then(|(_, version)| version.clone()))
+        let known = self.known_kinds(namespace).await?;
+        Ok(known.flows.get(kind).and_then(|newest| newest.current.as_ref()).map(|(_, version)| version.clone()))
     }
 
     /// Returns the stored kinds, at most one fallback old: another process may register some.
@@ -324,13 +334,13 @@ pub(crate) fn is_definition(kind: &Name) -> bool {
     [FLOW_KIND_PREFIX, DEFAULTS_KIND_PREFIX].iter().any(|prefix| kind.as_str().starts_with(prefix))
 }
 
-/// Notes a stored definition; the newest one is current (DF2).
-fn note_flow(flows: &mut BTreeMap<Name, (Timestamp, Option<Name>)>, stored: KindSchemas) {
+/// Notes a stored definition; the newest one is current, unless it was imported (DF2).
+fn note_flow(flows: &mut BTreeMap<Name, NewestFlows>, stored: KindSchemas) {
     let plain = stored.kind.as_str().strip_prefix(FLOW_KIND_PREFIX).and_then(|name| Name::new(name).ok());
-    let Some(name) = plain else { return };
-    let found = (stored.registered_at, stored.version);
-    let newest = flows.entry(name).or_insert_with(|| found.clone());
-    *newest = found.max(newest.clone());
+    let (Some(name), Some(version)) = (plain, stored.version) else { return };
+    let flow = flows.entry(name).or_default();
+    let newest = if stored.is_imported { &mut flow.imported } else { &mut flow.current };
+    *newest = newest.take().max(Some((stored.registered_at, version)));
 }
 
 /// Fails if a schema of the kind cannot be used.
@@ -338,9 +348,9 @@ async fn check_usable(schemas: &KindSchemas) -> Result<(), RuntimeError> {
     let own = [("input", &schemas.input), ("output", &schemas.output)];
     let signals = schemas.signals.iter().map(|of| ("signal", &of.schema));
     let updates = schemas.updates.iter().map(|of| ("update", &of.schema));
-    for (which, schema) in
-        own.into_iter().filter_map(|(which, schema)| Some((which, schema.as_ref()?))).chain(signals).chain(updates)
-    {
+    let answers = schemas.update_answers.iter().map(|of| ("answer of an update", &of.schema));
+    let own = own.into_iter().filter_map(|(which, schema)| Some((which, schema.as_ref()?)));
+    for (which, schema) in own.chain(signals).chain(updates).chain(answers) {
         let invalid = |why| RuntimeError::SchemaInvalid { kind: schemas.kind.clone(), which, why };
         check::check_usable(schema).await.map_err(invalid)?;
     }

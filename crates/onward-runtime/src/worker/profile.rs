@@ -189,8 +189,12 @@ impl Workers {
     pub fn current_version(&self, namespace: &Namespace, kind: &Name) -> Option<Name> {
         let all = read(&self.all);
         let able = |worker: &&Arc<Worker>| worker.profile.namespace == *namespace && worker.takes_work();
-        let knowing = all.iter().rev().filter(able).find(|worker| worker.profile.knows.contains_key(kind))?;
-        knowing.profile.current.get(kind).cloned()
+        // A worker that has code only for earlier runs of the kind counts for no new one.
+        let current = |worker: &Arc<Worker>| {
+            let current = worker.profile.current.get(kind).cloned();
+            worker.profile.knows.get(kind)?.contains(&current).then_some(current)
+        };
+        all.iter().rev().filter(able).find_map(current)?
     }
 
     pub fn run_pending(&self, head: &RunHead) {

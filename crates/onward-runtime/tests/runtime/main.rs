@@ -12,6 +12,7 @@ mod external;
 mod faulty;
 mod flows;
 mod handover;
+mod imported_flows;
 mod kit;
 mod limits;
 mod live;

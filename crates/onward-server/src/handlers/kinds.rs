@@ -67,6 +67,8 @@ documents! {
         signals: BTreeMap<&'a Name, &'a RawValue> = named(&version.signals),
         /// JSON Schemas of the updates of its runs, by name.
         updates: BTreeMap<&'a Name, &'a RawValue> = named(&version.updates),
+        /// JSON Schemas of the answers of these updates, by name.
+        update_answers: BTreeMap<&'a Name, &'a RawValue> = named(&version.update_answers),
         registered_at: Option<Timestamp> = version.registered_at,
         /// Number of workers of this server that have code for it.
         workers: usize = version.workers,

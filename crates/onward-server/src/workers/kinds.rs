@@ -47,12 +47,15 @@ fn of_version(namespace: &Namespace, offer: &KindOffer, version: Option<Name>) -
     let is_internal = offer.is_internal;
     let empty = KindSchemas { is_internal, ..KindSchemas::empty(namespace.clone(), offer.kind.clone(), version) };
     match own.cloned() {
-        Some(VersionSchemas { input_schema: input, output_schema: output, defaults, signals, updates, .. }) => {
-            KindSchemas { input, output, defaults, signals, updates, ..empty }
+        Some(own) => {
+            let VersionSchemas { input_schema: input, output_schema: output, defaults, signals, updates, update_answers, .. } =
+                own;
+            KindSchemas { input, output, defaults, signals, updates, update_answers, ..empty }
         }
         None if is_current => {
-            let KindOffer { input_schema: input, output_schema: output, defaults, signals, updates, .. } = offer.clone();
-            KindSchemas { input, output, defaults, signals, updates, ..empty }
+            let KindOffer { input_schema: input, output_schema: output, defaults, .. } = offer.clone();
+            let KindOffer { signals, updates, update_answers, .. } = offer.clone();
+            KindSchemas { input, output, defaults, signals, updates, update_answers, ..empty }
         }
         None => empty,
     }

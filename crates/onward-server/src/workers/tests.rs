@@ -49,6 +49,7 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
             defaults: None,
             signals: Vec::new(),
             updates: Vec::new(),
+            update_answers: Vec::new(),
         }],
         task_schemas: Vec::new(),
         task_limits: Vec::new(),

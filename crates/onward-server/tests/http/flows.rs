@@ -2,6 +2,7 @@
 
 use onward_core::Name;
 use onward_server::{Bounds, Scope};
+use onward_wire::ApiKey;
 use serde_json::{Value, json};
 
 use crate::keys::Locked;
@@ -138,4 +139,48 @@ async fn a_flow_and_its_runs_are_drawn() {
     assert!(site.get("/v1/runs/g/graph").await.body.starts_with("<svg"));
     site.start("order", "o", json!("a teapot")).await;
     site.get("/v1/runs/o/graph").await.problem(404, "flow_not_found");
+}
+
+/// S4: an import stores definitions only for a key that may define flows, otherwise nothing is written.
+#[tokio::test]
+async fn an_import_that_brings_a_definition_needs_the_scope_of_a_worker_beside_admin() {
+    let from = Site::open().await;
+    from.put_json("/v1/flows/greet", put(GREET)).await.expect(201);
+    from.post_json("/v1/runs", json!({"kind": "greet", "id": "g", "input": {"whom": "Ada"}})).await.expect(201);
+    let lines = from.get("/v1/runs/g/export").await.body;
+    assert_eq!(from.get("/v1/export").await.body, lines);
+    assert_eq!(lines.matches("\"document\":").count(), 1, "{lines}");
+
+    let (locked, root) = Locked::open().await;
+    let admin = locked.make("admin", "default", &[Scope::Admin]);
+    let both = locked.make("both", "default", &[Scope::Admin, Scope::Work]);
+    let worker = locked.make("worker", "default", &[Scope::Work, Scope::Read]);
+    let bound = locked.make_bound(Bounds { kinds: Some([Name::new("greet").unwrap()].into()), ..Bounds::default() });
+    locked.until(&worker, 200).await;
+    let import = async |key: &ApiKey, text: &str| {
+        let headers = format!("Authorization: Bearer {}\r\nContent-Type: application/x-ndjson\r\n", key.reveal());
+        locked.site.send("POST", "/v1/import", &headers, text).await
+    };
+    for (key, scope) in [(&admin, "the scope `work`"), (&worker, "the scope `admin`"), (&bound, "the scope `admin`")] {
+        let refused = import(key, &lines).await;
+        assert!(refused.body.contains(scope), "{}", refused.body);
+        refused.problem(403, "not_allowed");
+    }
+    let evil = import(&both, &lines.replace("Hello", "Evil")).await;
+    assert!(evil.json()["violations"][0]["message"].as_str().unwrap().contains("has version"), "{}", evil.body);
+    evil.problem(400, "flow_invalid");
+    let undefined: String = lines.lines().filter(|line| !line.contains("\"document\"")).map(|line| format!("{line}\n")).collect();
+    import(&both, &undefined).await.problem(422, "import_invalid");
+    locked.send(&root, "GET", "/v1/flows/greet", "").await.problem(404, "flow_not_found");
+    locked.send(&root, "GET", "/v1/runs/g", "").await.problem(404, "run_not_found");
+
+    let done = import(&both, &lines).await.expect(200);
+    assert_eq!((&done["created"], &done["flows"][0]["flow"]), (&json!(["g"]), &json!("greet")));
+    let shown = locked.send(&root, "GET", "/v1/flows/greet", "").await.expect(200);
+    assert_eq!((&shown["flows"][0]["is_current"], &shown["flows"][0]["open_runs"]), (&json!(false), &json!(1)));
+    // The definition is here now.
+    let again = import(&admin, &lines).await.expect(200);
+    assert_eq!((&again["unchanged"], &again["flows"]), (&json!(["g"]), &json!([])));
+    assert_eq!(locked.send(&root, "GET", "/v1/runs/g/export", "").await.body, lines, "U2");
+    assert!(locked.send(&root, "GET", "/v1/runs/g/graph", "").await.body.starts_with("<svg"));
 }

@@ -140,3 +140,25 @@ async fn a_ceiling_of_a_key_holds_for_its_schedules() {
     locked.send(&root, "PUT", "/v1/schedules/r", &minutely().to_string()).await.expect(201);
     locked.send(&poor, "POST", "/v1/schedules/r/trigger", "{}").await.problem(403, "budget_too_large");
 }
+
+/// Schedules are not in exports: what is shown defines them again.
+#[tokio::test]
+async fn a_schedule_is_defined_again_elsewhere_from_what_is_shown() {
+    let (from, to) = (Site::open().await, Site::open().await);
+    let defined = json!({
+        "kind": "report", "input": {"day": "{{ slot.date }}"}, "template": true, "version": "v1", "force": true,
+        "attributes": {"team": "a", "size": 3}, "deadline_ms": 60_000, "budget": {"tokens": 100},
+        "spec": {"cron": ["0 2 * * *"], "time_zone": "Europe/Berlin", "jitter_ms": 1_000},
+        "options": {"overlap": "buffer_one", "catch_up_ms": 5_000, "pause_on_failure": true},
+    });
+    let shown = from.put_json("/v1/schedules/nightly", defined).await.expect(201);
+    let fields = ["kind", "template", "version", "attributes", "deadline_ms", "budget", "spec", "options"];
+    let mut again = json!({"input": shown["input"]["json"], "force": true});
+    for field in fields {
+        again[field] = shown[field].clone();
+    }
+    let moved = to.put_json("/v1/schedules/nightly", again).await.expect(201);
+    for field in fields.into_iter().chain(["input"]) {
+        assert_eq!(moved[field], shown[field], "{field}");
+    }
+}

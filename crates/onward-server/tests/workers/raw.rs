@@ -124,6 +124,7 @@ pub fn hello(connection: u64) -> Hello {
         defaults: None,
         signals: Vec::new(),
         updates: Vec::new(),
+        update_answers: Vec::new(),
     };
     Hello {
         protocol: onward_wire::PROTOCOL,

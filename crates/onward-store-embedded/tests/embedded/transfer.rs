@@ -19,7 +19,7 @@ fn name(text: &str) -> Name {
 
 fn export(store: &dyn Store, key: &RunKey) -> String {
     let log = block_on(store.read_log(key.clone(), None, Index(0), usize::MAX)).unwrap();
-    transfer::write(&[ExportedRun { key: key.clone(), logs: vec![log] }])
+    transfer::write(&[ExportedRun { key: key.clone(), logs: vec![log], flows: Vec::new() }])
 }
 
 fn import(store: &dyn Store, text: &str) -> bool {

@@ -13,6 +13,7 @@ fn schema(kind: &str, version: Option<&str>, input: &str) -> KindSchemas {
         input: Some(Payload::from_json_text(input.to_owned())),
         defaults: Some(Box::new(KindDefaults { priority: Some(-1), ..KindDefaults::default() })),
         signals: vec![NamedSchema { name: name("pay"), schema: Payload::null() }],
+        update_answers: vec![NamedSchema { name: name("add"), schema: Payload::null() }],
         ..KindSchemas::empty(Namespace::default(), name(kind), version.map(name))
     }
 }
@@ -21,7 +22,7 @@ pub async fn what_a_kind_takes_is_kept_for_its_namespace_kind_and_version(mut ha
     let [namespace, other] = namespaces();
     let own = |kind, version, input| KindSchemas { namespace: namespace.clone(), ..schema(kind, version, input) };
     let registered = [
-        own("b", None, "1"),
+        KindSchemas { is_imported: true, ..own("b", None, "1") },
         own("a", Some("v1"), "2"),
         own("a", None, "3"),
         KindSchemas { is_task: true, ..own("a", None, "4") },
@@ -95,6 +96,15 @@ pub async fn a_registration_on_a_condition_is_later_than_the_one_before(harness:
     }
     let stale = store.register_kinds(vec![schema("a", Some("w"), "1")], current(Some("x"))).await;
     assert!(matches!(stale, Err(StoreError::KindChanged { version: Some(version), .. }) if version == name("z")));
+}
+
+/// RK1: an imported definition is not what a writer expects to replace.
+pub async fn an_imported_row_is_not_the_version_that_was_registered_last(harness: Harness) {
+    let store = harness.store();
+    store.register_kinds(vec![schema("a", Some("v1"), "1")], current(None)).await.unwrap();
+    let imported = KindSchemas { is_imported: true, ..schema("a", Some("v2"), "1") };
+    store.register_kinds(vec![imported], Registration::Always).await.unwrap();
+    store.register_kinds(vec![schema("a", Some("v3"), "1")], current(Some("v1"))).await.unwrap();
 }
 
 /// RK3

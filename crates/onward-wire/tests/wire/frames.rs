@@ -63,6 +63,7 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
                 defaults: None,
                 signals: Vec::new(),
                 updates: Vec::new(),
+                update_answers: Vec::new(),
             }],
             task_kinds: vec![name("mail")],
             task_limits: vec![onward_wire::worker::TaskLimit { kind: name("mail"), limit: name("1f") }],

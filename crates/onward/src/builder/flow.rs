@@ -38,7 +38,17 @@ impl Builder {
 
     /// Registers an earlier document of the flow just registered, for the runs that are pinned to it.
     pub fn previous_flow(self, flow: &Flow) -> Builder {
-        self.register_flow(flow, |builder, shell| builder.previous_foreign(&flow.version(), false, shell))
+        self.register_flow(flow, |builder, shell| {
+            builder.previous_foreign(&flow.version(), false, shell).input_schema(input_schema(flow))
+        })
+    }
+
+    /// Registers a document only for the runs that are pinned to it: the flow has no current document here, and new runs of it
+    /// wait.
+    pub fn pinned_flow(self, flow: &Flow) -> Builder {
+        self.register_flow(flow, |builder, shell| {
+            builder.pinned_foreign(&flow.flow, &flow.version(), shell).input_schema(input_schema(flow))
+        })
     }
 
     fn register_flow(mut self, flow: &Flow, register: impl FnOnce(Builder, Arc<FlowShell>) -> Builder) -> Builder {

@@ -235,6 +235,14 @@ impl Builder {
         self
     }
 
+    /// Registers code of another language only for the runs that are pinned to a version.
+    #[cfg(feature = "flows")]
+    fn pinned_foreign(mut self, name: &str, version: &str, shell: Arc<dyn Shell>) -> Builder {
+        let pinned = self.registry.pinned(name, version, foreign_code(shell, false));
+        self.latest = pinned.map(|(name, version)| Latest::Workflow(name, Some(version)));
+        self
+    }
+
     /// Registers an earlier version like [`Builder::previous`], in another language.
     pub fn previous_foreign(mut self, version: &str, is_agent: bool, shell: Arc<dyn Shell>) -> Builder {
         let name = self.latest_workflow();

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Builder;
 use super::defaults::Defaults;
-use crate::registry::RegisterError;
+use crate::registry::{Message, RegisterError};
 
 impl Builder {
     /// Sets the JSON schema for the input of the workflow or task just registered. A start whose input does not match fails with
@@ -29,28 +29,42 @@ impl Builder {
     /// Sets the JSON schema for a signal of the workflow just registered. A signal of a caller that does not match is refused with
     /// `signal_invalid`, and nothing is recorded. Signals of other runs are not checked.
     pub fn signal_schema(mut self, signal: &str, schema: Value) -> Builder {
-        self.describe_message("signal_schema", false, signal, &schema);
+        self.describe_message("signal_schema", Message::Signal, signal, &schema);
         self
     }
 
     /// Sets the JSON schema for the input of an update of the workflow just registered. An update that does not match is refused
     /// with `update_invalid`, and nothing is recorded.
     pub fn update_schema(mut self, update: &str, schema: Value) -> Builder {
-        self.describe_message("update_schema", true, update, &schema);
+        self.describe_message("update_schema", Message::Update, update, &schema);
+        self
+    }
+
+    /// Sets the JSON schema for the answer of an update of the workflow just registered. Instead of an answer that does not match,
+    /// the update gets the failure `output_invalid`, and the run continues. The worker checks, with the cargo feature `schema`.
+    pub fn update_answer_schema(mut self, update: &str, schema: Value) -> Builder {
+        self.describe_message("update_answer_schema", Message::UpdateAnswer, update, &schema);
         self
     }
 
     /// Derives [`Builder::signal_schema`] from the type of the payload.
     #[cfg(feature = "schema")]
     pub fn signal<T: schemars::JsonSchema>(mut self, signal: &str) -> Builder {
-        self.describe_message("signal", false, signal, read_schema::<T>().as_value());
+        self.describe_message("signal", Message::Signal, signal, read_schema::<T>().as_value());
         self
     }
 
     /// Derives [`Builder::update_schema`] from the type of the input.
     #[cfg(feature = "schema")]
     pub fn update<I: schemars::JsonSchema>(mut self, update: &str) -> Builder {
-        self.describe_message("update", true, update, read_schema::<I>().as_value());
+        self.describe_message("update", Message::Update, update, read_schema::<I>().as_value());
+        self
+    }
+
+    /// Derives [`Builder::update_answer_schema`] from the type of the answer.
+    #[cfg(feature = "schema")]
+    pub fn update_answer<O: schemars::JsonSchema>(mut self, update: &str) -> Builder {
+        self.describe_message("update_answer", Message::UpdateAnswer, update, written_schema::<O>().as_value());
         self
     }
 
@@ -58,8 +72,7 @@ impl Builder {
     #[cfg(feature = "schema")]
     pub fn schema<I: schemars::JsonSchema, O: schemars::JsonSchema>(mut self) -> Builder {
         let input = read_schema::<I>();
-        let output =
-            schemars::generate::SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<O>();
+        let output = written_schema::<O>();
         self.describe("schema", Some(input.as_value()), Some(output.as_value()));
         self
     }
@@ -111,9 +124,9 @@ impl Builder {
         })
     }
 
-    fn describe_message(&mut self, call: &'static str, is_update: bool, name: &str, schema: &Value) {
+    fn describe_message(&mut self, call: &'static str, message: Message, name: &str, schema: &Value) {
         let schema = Payload::json(schema).expect("a JSON value is JSON");
-        self.registry.describe_message(self.latest.as_ref(), call, is_update, name, schema);
+        self.registry.describe_message(self.latest.as_ref(), call, message, name, schema);
     }
 
     fn describe(&mut self, call: &'static str, input: Option<&Value>, output: Option<&Value>) {
@@ -126,4 +139,10 @@ impl Builder {
 #[cfg(feature = "schema")]
 fn read_schema<T: schemars::JsonSchema>() -> schemars::Schema {
     schemars::generate::SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>()
+}
+
+/// Returns the schema of values that are written from this type.
+#[cfg(feature = "schema")]
+fn written_schema<T: schemars::JsonSchema>() -> schemars::Schema {
+    schemars::generate::SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }

@@ -11,7 +11,6 @@ use std::task::{Context, Poll, Waker};
 
 use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{CallId, Failure, Name, Payload, RunKey};
-use onward_runtime::ValueSchema;
 use onward_store::sync::lock;
 
 use crate::agent::conversation_cache::{CompletedRead, ConversationRead};
@@ -20,7 +19,7 @@ use crate::host::code::WorkerShared;
 use crate::host::handlers::{AwaitingHandler, Handlers};
 use crate::host::wake::{Arms, polling};
 use crate::middleware::ShellRun;
-use crate::registry::check_output;
+use crate::registry::{Checks, check_output};
 
 /// Shared dependencies by type.
 pub(crate) type Deps = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
@@ -79,8 +78,8 @@ pub(crate) struct RunCellState {
     pub in_step: bool,
     /// Steps record their inputs.
     pub record_inputs: bool,
-    /// The schema that the output must fit.
-    pub output_check: Option<Arc<ValueSchema>>,
+    /// The schemas that the output and answers of updates must fit.
+    pub checks: Checks,
     /// Readers of the run exist: steps that start are reported.
     pub is_watched: bool,
     /// A query handler is running: calls that would change the run are refused.
@@ -108,7 +107,7 @@ impl RunCell {
             driver: Waker::noop().clone(),
             in_step: false,
             record_inputs: false,
-            output_check: None,
+            checks: Checks::default(),
             is_watched: false,
             in_query: false,
             queries: HashMap::new(),
@@ -126,8 +125,17 @@ impl RunCell {
     /// Fails if the output of the code is too large or does not fit its schema.
     pub fn checked_output(&self, output: Payload) -> Result<Payload, Failure> {
         let output = small(self.shared.payload_bytes_max, "the output", output)?;
-        let schema = self.lock().output_check.clone();
-        check_output(schema.as_deref(), output)
+        let schema = self.lock().checks.output.clone();
+        check_output(schema.as_deref(), "the output", output)
+    }
+
+    /// Fails if a new answer of an update does not fit its schema; a recorded one stays (KI6).
+    pub fn checked_answer(&self, update: &Name, answer: Payload) -> Result<Payload, Failure> {
+        let schema = {
+            let state = self.lock();
+            state.checks.answers.get(update).filter(|_| state.engine.is_live()).cloned()
+        };
+        check_output(schema.as_deref(), &format!("the answer of update `{update}`"), answer)
     }
 
     /// Locks the state. User code never panics under this lock, so a poisoned lock still has consistent state.

@@ -12,7 +12,7 @@ use onward_core::engine::{Advance, CommitDraft, DivergencePoint, Engine, Fault};
 use onward_core::event::UpdateReceived;
 use onward_core::log::prelude_of;
 use onward_core::{Failure, Index, Name, Payload, Record, RunKey};
-use onward_runtime::{ValueSchema, WorkerConnection};
+use onward_runtime::WorkerConnection;
 use onward_store::Clock;
 
 use crate::agent::conversation_cache::ConversationRead;
@@ -23,6 +23,7 @@ use crate::host::handlers::{abandon_handlers, contained, handle_update, poll_han
 use crate::host::stall::StallDetector;
 use crate::host::wake::{BorrowedWaker, Polling};
 use crate::middleware::{Middlewares, RunCall, ShellRun, shell_future};
+use crate::registry::Checks;
 use crate::shell::{Played, Query, QueryAnswer, Shell, ShellCode};
 use crate::trace::{TraceOrigin, Tracing};
 
@@ -47,8 +48,8 @@ pub(crate) struct Handler {
     pub is_agent: bool,
     /// Steps of the function record their inputs.
     pub record_inputs: bool,
-    /// The schema that outputs must fit.
-    pub output_check: Option<Arc<ValueSchema>>,
+    /// The schemas that outputs and answers of updates must fit.
+    pub checks: Checks,
 }
 
 /// Values that all runs of a worker share.
@@ -141,7 +142,7 @@ impl Code {
             cell.lock().engine.set_agent();
         }
         cell.lock().record_inputs = handler.record_inputs;
-        cell.lock().output_check = handler.output_check.clone();
+        cell.lock().checks = handler.checks.clone();
         Code {
             cell,
             handler,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use onward_core::event::UpdateReceived;
-use onward_core::{Branch, CallId, Failure, Payload};
+use onward_core::{Branch, CallId, Failure, Name, Payload};
 
 use crate::Result;
 use crate::host::cell::{RunCell, UpdateHandler};
@@ -50,6 +50,7 @@ pub(crate) struct Handlers {
 struct RunningHandler {
     arm: u32,
     update_id: String,
+    name: Name,
     branch: Branch,
     /// Absent while it is polled.
     future: Option<HandlerFuture>,
@@ -88,6 +89,7 @@ pub(crate) fn handle_update(cell: &RunCell, update: UpdateReceived) {
         None => return cell.lock().engine.keep_update(update),
         Some(UpdateHandler::AtOnce(mut answerer)) => {
             let result = contained("update", || answerer(update.payload)).and_then(|result| result);
+            let result = result.and_then(|answer| cell.checked_answer(&name, answer));
             cell.lock().engine.answer_update(update.update_id, result);
             UpdateHandler::AtOnce(answerer)
         }
@@ -121,7 +123,8 @@ fn begin(cell: &RunCell, handler: &mut AwaitingHandler, update: UpdateReceived) 
             let handlers = &mut state.handlers;
             let arm = handlers.next;
             handlers.next += 1;
-            handlers.running.push(RunningHandler { arm, update_id: update.update_id, branch, future: Some(future) });
+            let UpdateReceived { update_id, name, .. } = update;
+            handlers.running.push(RunningHandler { arm, update_id, name, branch, future: Some(future) });
             handlers.arms.mark(arm);
         }
     }
@@ -141,7 +144,7 @@ pub(crate) fn poll_handlers(cell: &Arc<RunCell>) -> bool {
     for arm in ready {
         let mut state = cell.lock();
         let Some(handler) = state.handlers.find(arm) else { continue };
-        let (branch, update_id) = (handler.branch.clone(), handler.update_id.clone());
+        let (branch, update_id, name) = (handler.branch.clone(), handler.update_id.clone(), handler.name.clone());
         let Some(mut future) = handler.future.take() else { continue };
         let before = state.engine.enter_branch(branch.clone());
         state.handlers.is_polled = true;
@@ -167,6 +170,7 @@ pub(crate) fn poll_handlers(cell: &Arc<RunCell>) -> bool {
         state.handlers.running.retain(|handler| handler.arm != arm);
         drop(state);
         drop_user_code(future); // before its branch is closed: it may drop calls
+        let result = result.and_then(|answer| cell.checked_answer(&name, answer));
         let mut state = cell.lock();
         state.engine.close_branches(&[branch]);
         state.engine.finish_update(&update_id, result);

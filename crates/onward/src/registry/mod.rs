@@ -21,7 +21,7 @@ use crate::middleware::{Middleware, Middlewares};
 use crate::shell::Shell;
 use crate::task::TaskCtx;
 
-pub(crate) use schemas::{Latest, Schemas, check_output};
+pub(crate) use schemas::{Checks, Latest, Message, Schemas, check_output};
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
 pub(crate) type TaskHandler = Arc<dyn Fn(TaskCtx, Payload) -> TaskFuture + Send + Sync>;
@@ -153,6 +153,15 @@ impl Registry {
         Some(version)
     }
 
+    /// Registers the code of one version of a workflow that has no current one.
+    #[cfg(feature = "flows")]
+    pub fn pinned(&mut self, name: &str, version: &str, handler: Handler) -> Option<(Name, Name)> {
+        let name = self.name(name)?;
+        self.workflows.entry(name.clone()).or_default();
+        let version = self.previous(Some(&name), version, handler)?;
+        Some((name, version))
+    }
+
     /// Lets the steps of the workflow registered last record their inputs.
     pub fn record_inputs(&mut self, workflow: Option<&Name>) {
         match workflow.and_then(|name| self.workflows.get_mut(name)) {
@@ -180,8 +189,8 @@ impl Registry {
     pub fn handler(&self, name: &Name, version: Option<&Name>) -> Option<Handler> {
         let kind = self.workflows.get(name)?;
         let handler = kind.versions.get(&version.cloned())?.clone();
-        let output_check = self.output_check(&kind.described(name, version));
-        Some(Handler { record_inputs: kind.record_inputs, output_check, ..handler })
+        let checks = self.checks(&kind.described(name, version));
+        Some(Handler { record_inputs: kind.record_inputs, checks, ..handler })
     }
 
     /// Returns the kinds with their versions, as claims list them.
@@ -227,12 +236,17 @@ where
             Box::pin(async move { future.await.and_then(|output| payload_or_failure("the output", &output)) });
         Ok(future)
     };
-    Handler { function: UserFunction::Future(Arc::new(call)), is_agent: C::IS_AGENT, record_inputs: false, output_check: None }
+    Handler {
+        function: UserFunction::Future(Arc::new(call)),
+        is_agent: C::IS_AGENT,
+        record_inputs: false,
+        checks: Checks::default(),
+    }
 }
 
 /// Returns the handler of a function in another language.
 pub(crate) fn foreign_code(shell: Arc<dyn Shell>, is_agent: bool) -> Handler {
-    Handler { function: UserFunction::Shell(shell), is_agent, record_inputs: false, output_check: None }
+    Handler { function: UserFunction::Shell(shell), is_agent, record_inputs: false, checks: Checks::default() }
 }
 
 /// The context that workflow code takes: [`Ctx`], or [`AgentCtx`] for an agent.

@@ -1,5 +1,9 @@
-//! Registered schemas of inputs and outputs by kind.
+//! Registered schemas by kind, and the checks of what code returns.
+//!
+//! Invariant KI6: an answer of an update is compared with its schema once, before it is recorded. A replay takes what was
+//! recorded, also after the schema has changed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use onward_core::{
@@ -32,8 +36,25 @@ pub(crate) struct Schemas {
     pub defaults: Option<Box<KindDefaults>>,
     pub signals: Vec<NamedSchema>,
     pub updates: Vec<NamedSchema>,
-    /// `output`, compiled by the first check.
-    pub output_check: Option<Arc<ValueSchema>>,
+    /// The schemas of the answers of updates.
+    pub update_answers: Vec<NamedSchema>,
+    pub checks: Checks,
+}
+
+/// The schemas that the code of a kind must fit, each compiled by its first check.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Checks {
+    pub output: Option<Arc<ValueSchema>>,
+    /// By the name of the update.
+    pub answers: Arc<BTreeMap<Name, Arc<ValueSchema>>>,
+}
+
+/// What a named schema is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message {
+    Signal,
+    Update,
+    UpdateAnswer,
 }
 
 impl WorkflowKind {
@@ -49,30 +70,37 @@ impl Registry {
         let schemas = self.schemas.entry(latest.clone()).or_default();
         schemas.input = input.or(schemas.input.take());
         schemas.output = output.or(schemas.output.take());
-        schemas.output_check = schemas.output.clone().map(ValueSchema::new);
+        schemas.checks.output = schemas.output.clone().map(ValueSchema::new);
     }
 
-    /// Adds the schema of a signal, or of an update, to the latest workflow.
+    /// Adds the schema of a message to the latest workflow.
     pub fn describe_message(
         &mut self,
         latest: Option<&Latest>,
         call: &'static str,
-        is_update: bool,
+        message: Message,
         name: &str,
         schema: Payload,
     ) {
         let Some(latest @ Latest::Workflow(..)) = latest else { return self.wrong(RegisterError::NoWorkflow { call }) };
         let Some(name) = self.name(name) else { return };
         let schemas = self.schemas.entry(latest.clone()).or_default();
-        let all = if is_update { &mut schemas.updates } else { &mut schemas.signals };
+        let all = match message {
+            Message::Signal => &mut schemas.signals,
+            Message::Update => &mut schemas.updates,
+            Message::UpdateAnswer => {
+                Arc::make_mut(&mut schemas.checks.answers).insert(name.clone(), ValueSchema::new(schema.clone()));
+                &mut schemas.update_answers
+            }
+        };
         all.retain(|of| of.name != name);
         all.push(NamedSchema { name, schema });
         all.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
-    /// Returns the check of the outputs of a task, or of a workflow in a version.
-    pub fn output_check(&self, of: &Latest) -> Option<Arc<ValueSchema>> {
-        self.schemas.get(of)?.output_check.clone()
+    /// Returns the checks of a task, or of a workflow in a version.
+    pub fn checks(&self, of: &Latest) -> Checks {
+        self.schemas.get(of).map(|schemas| schemas.checks.clone()).unwrap_or_default()
     }
 
     /// Changes the defaults of the latest registration.
@@ -112,6 +140,8 @@ impl Registry {
             defaults: schemas.defaults,
             signals: schemas.signals,
             updates: schemas.updates,
+            update_answers: schemas.update_answers,
+            is_imported: false,
         };
         let mut all = Vec::new();
         for (name, kind) in &self.workflows {
@@ -127,7 +157,7 @@ impl Registry {
     /// Returns the kinds and task schemas that a worker announces to a server.
     #[cfg(feature = "remote")]
     pub fn offers(&self) -> (Vec<onward_wire::worker::KindOffer>, Vec<onward_wire::worker::TaskSchemas>) {
-        use onward_wire::worker::{KindOffer, TaskSchemas, VersionSchemas};
+        use onward_wire::worker::{KindOffer, TaskSchemas};
         let schemas = self.kind_schemas();
         let of = |is_task: bool, name: &Name| {
             let schemas = schemas.iter().filter(move |schemas| schemas.is_task == is_task);
@@ -144,18 +174,12 @@ impl Registry {
                 current: kind.current.clone(),
                 input_schema: current.and_then(|schemas| schemas.input.clone()),
                 output_schema: current.and_then(|schemas| schemas.output.clone()),
-                version_schemas: others
-                    .filter_map(|schemas| {
-                        let (input_schema, output_schema) = (schemas.input.clone(), schemas.output.clone());
-                        let (version, defaults) = (schemas.version.clone()?, schemas.defaults.clone());
-                        let (signals, updates) = (schemas.signals.clone(), schemas.updates.clone());
-                        Some(VersionSchemas { version, input_schema, output_schema, defaults, signals, updates })
-                    })
-                    .collect(),
+                version_schemas: others.filter_map(version_schemas).collect(),
                 is_internal: of(false, name).any(|schemas| schemas.is_internal),
                 defaults: current.and_then(|schemas| schemas.defaults.clone()),
                 signals: current.map(|schemas| schemas.signals.clone()).unwrap_or_default(),
                 updates: current.map(|schemas| schemas.updates.clone()).unwrap_or_default(),
+                update_answers: current.map(|schemas| schemas.update_answers.clone()).unwrap_or_default(),
             }
         });
         let tasks = schemas.iter().filter(|schemas| schemas.is_task && schemas.has_schemas()).map(|schemas| TaskSchemas {
@@ -169,16 +193,24 @@ impl Registry {
     }
 }
 
-/// Fails if an output does not fit the schema of its kind.
-pub(crate) fn check_output(schema: Option<&ValueSchema>, output: Payload) -> Result<Payload> {
-    let Some(schema) = schema else { return Ok(output) };
-    let why = match schema.violations_now(&output) {
-        Ok(violations) if violations.is_empty() => return Ok(output),
+#[cfg(feature = "remote")]
+fn version_schemas(schemas: &KindSchemas) -> Option<onward_wire::worker::VersionSchemas> {
+    let KindSchemas { version, input: input_schema, output: output_schema, defaults, .. } = schemas.clone();
+    let (signals, updates, update_answers) = (schemas.signals.clone(), schemas.updates.clone(), schemas.update_answers.clone());
+    let version = version?;
+    Some(onward_wire::worker::VersionSchemas { version, input_schema, output_schema, defaults, signals, updates, update_answers })
+}
+
+/// Fails if a value that code returns does not fit its schema; `what` names the value.
+pub(crate) fn check_output(schema: Option<&ValueSchema>, what: &str, value: Payload) -> Result<Payload> {
+    let Some(schema) = schema else { return Ok(value) };
+    let why = match schema.violations_now(&value) {
+        Ok(violations) if violations.is_empty() => return Ok(value),
         Ok(violations) => {
             let texts = violations.iter().take(VIOLATIONS_MAX).map(|Violation { path, message, .. }| format!("{path} {message}"));
             texts.collect::<Vec<_>>().join("; ")
         }
         Err(why) => format!("the schema cannot be used: {why}"),
     };
-    Err(Failure::fatal(format!("the output does not fit its schema: {why}")).with_code(ErrorCode::OutputInvalid))
+    Err(Failure::fatal(format!("{what} does not fit its schema: {why}")).with_code(ErrorCode::OutputInvalid))
 }

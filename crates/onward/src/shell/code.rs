@@ -51,6 +51,8 @@ struct ShellState {
     updates: BTreeSet<Name>,
     /// The id of the update that is out and has no answer yet.
     update: Option<String>,
+    /// The names of updates that have no answer yet, by their ids.
+    unanswered: BTreeMap<String, Name>,
     /// The ids of updates whose handlers answer them later.
     accepted: BTreeSet<String>,
 }
@@ -170,15 +172,25 @@ impl ShellCode {
         self.with(|ctx| {
             let name = name_or_misuse(&ctx.cell, "update", name);
             let kept = ctx.cell.call("update").engine.kept_updates(&name);
-            self.lock().updates.insert(name);
+            let mut state = self.lock();
+            state.unanswered.extend(kept.iter().map(|update| (update.update_id.clone(), name.clone())));
+            state.updates.insert(name);
             kept
         })
     }
 
     /// Records the result of an update.
     pub fn answer_update(&self, update: &str, result: Result<Payload>) -> Result<(), Stopped> {
-        self.active()?.update.take_if(|out| out == update);
+        let name = {
+            let mut state = self.active()?;
+            state.update.take_if(|out| out == update);
+            state.unanswered.remove(update)
+        };
         let result = result.and_then(|answer| crate::ctx::small(self.cell().shared.payload_bytes_max, "the answer", answer));
+        let result = result.and_then(|answer| match &name {
+            Some(name) => self.cell().checked_answer(name, answer),
+            None => Ok(answer),
+        });
         let is_accepted = self.lock().accepted.remove(update);
         self.with(|ctx| {
             let mut state = ctx.cell.lock();
@@ -293,6 +305,7 @@ impl ShellCode {
             return Some(update);
         }
         state.update = Some(update.update_id.clone());
+        state.unanswered.insert(update.update_id.clone(), update.name.clone());
         drop(state);
         self.activate(Activation::Update(update));
         None

@@ -81,8 +81,8 @@ async fn attempt(worker: &Worker, task: Task) {
     };
     sender.flush(); // before the outcome of the attempt is reported
     let failed = result.as_ref().err().map(|failure| failure.code.clone());
-    let schema = worker.registry.output_check(&Latest::Task(kind.clone()));
-    let mut report = match result.and_then(|output| check_output(schema.as_deref(), output)) {
+    let schema = worker.registry.checks(&Latest::Task(kind.clone())).output;
+    let mut report = match result.and_then(|output| check_output(schema.as_deref(), "the output", output)) {
         Ok(output) => TaskReport::Completed(output),
         Err(failure) => TaskReport::Failed(failure),
     };

@@ -92,6 +92,45 @@ everywhere! {
         assert_eq!((count(&run, "signal_received").await, count(&run, "update_received").await), (2, 1));
     }
 
+    /// KI6. The replays of the last two workers compare with schemas that the recorded answers, or refusals, do not agree with.
+    async fn an_answer_of_an_update_that_does_not_fit_fails_the_update_and_is_compared_once(site) {
+        async fn adds(ctx: Ctx, (): ()) -> Result<u32> {
+            ctx.update("add", |by: u32| Ok(by + 1));
+            let inner = ctx.clone();
+            ctx.update_async("weigh", move |by: u32| {
+                let ctx = inner.clone();
+                async move { ctx.step("weigh", async || Ok::<_, Failure>(by)).await }
+            });
+            ctx.signal("end").recv().await
+        }
+        let opened = async |max: u32| {
+            let schema = json!({"type": "integer", "maximum": max});
+            let builder = site.builder().await.workflow("adds", adds);
+            let builder = builder.update_answer_schema("add", schema.clone()).update_answer_schema("weigh", schema);
+            builder.start().await.unwrap()
+        };
+        let onward = opened(9).await;
+        let run = onward.start::<u32, _>("adds", &()).id("r").await.unwrap();
+        for (update, answer) in [("add", 6), ("weigh", 5)] {
+            assert_eq!(run.update::<u32>(update, &5).await.unwrap(), answer);
+            let refused = run.update::<u32>(update, &20).await.unwrap_err();
+            let failure = refused.failure().unwrap();
+            assert_eq!(failure.code, "output_invalid", "{refused}");
+            assert!(failure.message.starts_with(&format!("the answer of update `{update}` does not fit its schema")), "{refused}");
+        }
+        onward.shutdown().await;
+        for max in [3, 90] {
+            let onward = opened(max).await;
+            let run = onward.run::<u32>("r").unwrap();
+            assert_eq!(run.update::<u32>("add", &2).await.unwrap(), 3);
+            onward.shutdown().await;
+        }
+        let onward = opened(90).await;
+        let run = onward.run::<u32>("r").unwrap();
+        run.signal("end", &7).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 7);
+    }
+
     async fn an_output_that_does_not_fit_fails_the_run_or_task(site) {
         let builder = site.builder().await.workflow("echo", async |_: Ctx, value: serde_json::Value| Ok(value));
         let builder = builder.output_schema(json!({"type": "integer", "maximum": 9}));
@@ -109,4 +148,21 @@ everywhere! {
         let error = task.result().await.unwrap_err();
         assert_eq!(error.failure().unwrap().code, "output_invalid", "{error}");
     }
+}
+
+#[tokio::test]
+async fn schemas_of_answers_come_from_types_and_need_a_workflow() {
+    let code = async |ctx: Ctx, _: ()| -> Result<()> {
+        ctx.update("pay", |cents: i64| Ok(json!({"cents": cents})));
+        ctx.signal("end").recv().await
+    };
+    let onward = Onward::in_memory().workflow("paid", code).update_answer::<Payment>("pay").start().await.unwrap();
+    let run = onward.start::<(), _>("paid", &()).await.unwrap();
+    assert_eq!(run.update::<Payment>("pay", &7).await.unwrap().cents, 7);
+    assert_eq!(run.update::<Payment>("pay", &-7).await.unwrap_err().failure().unwrap().code, "output_invalid");
+    onward.shutdown().await;
+    let task = Onward::in_memory().task("echo", echo).update_answer_schema("pay", json!({})).start().await;
+    assert_eq!(task.map(drop).unwrap_err().code(), "register_invalid");
+    let builder = Onward::in_memory().workflow("inner", inner).update_answer_schema("pay", json!({"$ref": "http://x/"}));
+    assert_eq!(builder.start().await.map(drop).unwrap_err().code(), "schema_invalid");
 }

@@ -135,6 +135,7 @@ class Workflow(Definition[I, O]):
         schemas: bool = False,
         signals: Mapping[str, Any] | None = None,
         updates: Mapping[str, Any] | None = None,
+        update_answers: Mapping[str, Any] | None = None,
         is_internal: bool = False,
         is_agent: bool = False,
     ) -> None:
@@ -146,7 +147,11 @@ class Workflow(Definition[I, O]):
         self.previous = previous
         self.record_inputs = record_inputs
         self.deadline = milliseconds(deadline)
-        named = {"signals": named_schemas(signals), "updates": named_schemas(updates)}
+        named = {
+            "signals": named_schemas(signals),
+            "updates": named_schemas(updates),
+            "update_answers": named_schemas(update_answers),
+        }
         self.described: dict[str, Any] = {**named, **(self.schemas() if schemas else {})}
         self.is_agent = is_agent
 
@@ -235,6 +240,7 @@ def workflow(
     schemas: bool = False,
     signals: Mapping[str, Any] | None = None,
     updates: Mapping[str, Any] | None = None,
+    update_answers: Mapping[str, Any] | None = None,
     internal: bool = False,
 ) -> _WorkflowDecorator:
     """Makes a workflow of an async function that takes a `Ctx` and an input, or a `Ctx` alone.
@@ -244,8 +250,9 @@ def workflow(
     steps in the log, `deadline` cancels runs that last longer, unless their start sets another, `internal` refuses starts from
     outside.
 
-    `schemas` checks inputs and outputs against the annotated types. `signals` and `updates` have a type or a JSON Schema for each
-    name; what callers send is checked, and refused with `signal_invalid` or `update_invalid`.
+    `schemas` checks inputs and outputs against the annotated types. `signals`, `updates` and `update_answers` have a type or a JSON
+    Schema for each name; what callers send is checked, and refused with `signal_invalid` or `update_invalid`. An answer of an
+    update that does not fit fails the update with `output_invalid`.
     """
     if callable(name):
         raise invalid("`@workflow` needs parentheses", 'write `@workflow()` or `@workflow("name")`')
@@ -257,6 +264,7 @@ def workflow(
         "schemas": schemas,
         "signals": signals,
         "updates": updates,
+        "update_answers": update_answers,
         "is_internal": internal,
     }
     return _WorkflowDecorator(name, options)
@@ -369,7 +377,7 @@ def memo_json(memo: Any) -> Any:
 
 
 def named_schemas(types: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the JSON Schemas of signals or updates by name."""
+    """Returns the JSON Schemas of signals, updates or answers by name."""
     from ._schema import root_schema_of
 
     return {name: dict(of) if isinstance(of, dict) else root_schema_of(of) for name, of in (types or {}).items()}

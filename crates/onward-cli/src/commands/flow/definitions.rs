@@ -132,7 +132,11 @@ async fn list(global: &Global) -> Result<()> {
 fn table(flows: &[FlowVersion]) -> TextTable {
     let (mut table, now) = (TextTable::new(&["FLOW", "VERSION", "APPLIED", "OPEN RUNS", "CURRENT"]), time::now());
     for flow in flows {
-        let current = if flow.is_current { "yes" } else { "" };
+        let current = match (flow.is_current, flow.is_imported) {
+            (true, _) => "yes",
+            (false, true) => "imported",
+            (false, false) => "",
+        };
         table.row(cells![&flow.flow, &flow.version, time::ago(flow.applied_at, now), flow.open_runs, current]);
     }
     table

@@ -3,9 +3,9 @@
 use anyhow::{Context, Result};
 use onward::HttpClient;
 use onward_core::api::RefusedRun;
-use onward_core::transfer::{self, ExportedRun};
+use onward_core::transfer::{self, ExportedRun, FlowRef};
 use onward_core::{ErrorCode, Namespace, RunId};
-use onward_runtime::Runtime;
+use onward_runtime::{Runtime, check_flows};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
@@ -24,6 +24,9 @@ pub struct ImportResult {
     pub created: Vec<RunId>,
     pub unchanged: Vec<RunId>,
     pub refused: Vec<RefusedRun>,
+    /// Definitions of flows that were stored.
+    #[serde(default)]
+    pub flows: Vec<FlowRef>,
 }
 
 /// The target; opened with the first runs, so that an invalid file creates nothing.
@@ -75,6 +78,7 @@ impl ImportTarget {
     }
 
     async fn flush(&mut self) -> Result<()> {
+        check_flows(&self.batch).await?;
         if let TargetApi::Unopened(endpoint) = &self.client {
             self.client = match endpoint {
                 Endpoint::Directory(path) => TargetApi::Store(directory::open_or_make(path)?),
@@ -94,6 +98,7 @@ impl ImportTarget {
                     created: imported.created,
                     unchanged: imported.unchanged,
                     refused: refused.collect(),
+                    flows: imported.flows,
                 });
             }
             TargetApi::Server(http) => self.taken.add(post(http, batch).await?),
@@ -108,6 +113,7 @@ impl ImportResult {
         self.created.extend(more.created);
         self.unchanged.extend(more.unchanged);
         self.refused.extend(more.refused);
+        self.flows.extend(more.flows);
     }
 }
 

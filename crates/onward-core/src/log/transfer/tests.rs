@@ -7,7 +7,12 @@ use crate::{Index, Name, Namespace, Payload, RunId, Timestamp};
 fn run(id: &str, payload: Payload) -> ExportedRun {
     let key = RunKey::new(Namespace::default(), RunId::new(id).unwrap());
     let started = RunStarted::new(Name::new("k").unwrap(), payload, 7);
-    ExportedRun { key, logs: vec![vec![Record::input(Index(0), Timestamp(1), started.into())]] }
+    ExportedRun { key, logs: vec![vec![Record::input(Index(0), Timestamp(1), started.into())]], flows: Vec::new() }
+}
+
+fn flow(name: &str, version: &str) -> Arc<ExportedFlow> {
+    let name = FlowRef { flow: Name::new(name).unwrap(), version: Name::new(version).unwrap() };
+    Arc::new(ExportedFlow { name, document: format!("flow: x # {version}\n\"quoted\"\n") })
 }
 
 #[test]
@@ -18,6 +23,35 @@ fn runs_read_back_and_their_text_is_the_same() {
     let read = read(&text).unwrap();
     assert_eq!(read, runs);
     assert_eq!(write(&read), text);
+}
+
+/// U8
+#[test]
+fn a_definition_stands_once_and_before_the_runs_that_need_it() {
+    let (one, two) = (flow("greet", "1"), flow("greet", "2"));
+    let with = |id: &str, flows: &[&Arc<ExportedFlow>]| ExportedRun {
+        flows: flows.iter().map(|flow| (*flow).clone()).collect(),
+        ..run(id, Payload::null())
+    };
+    let runs = [with("a", &[&one]), with("b", &[]), with("c", &[&one, &two])];
+    let text = write(&runs);
+    assert_eq!(text.matches("\"document\"").count(), 2);
+    assert_eq!(read(&text).unwrap(), runs);
+    assert_eq!(write(&read(&text).unwrap()), text);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let (definition, first) = (lines[1], &lines[..4].concat());
+    let end = footer(1, None);
+    for (text, why) in [
+        (text.replace(definition, ""), "version 1 of flow `greet` is not defined before the run"),
+        (text.replace(definition, &definition.repeat(2)), "version 1 of flow `greet` is defined twice"),
+        (first.clone() + &definition.replace("\"1\"", "\"9\"") + &end, "no run needs version 9 of flow `greet`"),
+        (text.replace("\"flows\":[{", "\"flows\":[{\"more\":1,"), "unknown field"),
+        (text.replace("\"flow\":\"greet\",\"version\":\"1\",", "\"flow\":\"greet\","), "neither a run"),
+        (text.replace("\"flow\":\"greet\",\"version\":\"1\",", "\"flow\":\"\",\"version\":\"1\","), "line 2"),
+    ] {
+        let error = read(&text).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}: {text}");
+    }
 }
 
 #[test]

@@ -2,15 +2,13 @@
 
 use jsonschema::{PatternOptions, Validator};
 use onward_core::Payload;
+use onward_flow::schema_rules::PATTERN_BYTES_MAX;
 use serde_json::Value;
 
 use super::{Violation, budget, limits};
 
 /// Maximum number of reported violations.
 const VIOLATIONS_MAX: usize = 100;
-
-/// Maximum size of a compiled pattern.
-const PATTERN_BYTES_MAX: usize = 256 * 1024;
 
 pub struct Compiled {
     validator: Validator,

@@ -5,36 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onward_flow::schema_rules::{DEPTH_MAX, REFUSED, Subschemas, subschemas};
 use serde_json::{Map, Value, json};
 
 use super::budget::METER;
 
 pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
-
-/// Maximum nesting depth of a schema.
-const DEPTH_MAX: usize = 64;
-
-/// Keywords whose value is a subschema, or (`items` in old drafts) a list of them.
-const ONE: [&str; 12] = [
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "contentSchema",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
-const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-/// `dependencies` in old drafts also has lists of names, which are skipped.
-const MAPS: [&str; 6] = ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
-
-/// Keywords that would let a schema refer to something outside or unvisited.
-const REFUSED: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$vocabulary", METER];
 
 const DRAFTS: [&str; 4] = ["draft/2020-12/schema", "draft/2019-09/schema", "draft-07/schema", "draft-06/schema"];
 
@@ -84,21 +60,21 @@ impl Walk {
         let mut weight = 1;
         for (keyword, value) in fields.iter_mut() {
             let (old, new) = (format!("{old}/{}", escaped(keyword)), format!("{new}/allOf/1/{}", escaped(keyword)));
-            weight += match (keyword.as_str(), value) {
-                (keyword, Value::Array(items)) if LISTS.contains(&keyword) || keyword == "items" => {
+            weight += match (subschemas(keyword, value), value) {
+                (Some(Subschemas::List), Value::Array(items)) => {
                     for (number, item) in items.iter_mut().enumerate() {
                         *item = self.visit(item.take(), &format!("{old}/{number}"), &format!("{new}/{number}"), depth + 1)?;
                     }
                     items.len() as u64
                 }
-                (keyword, Value::Object(map)) if MAPS.contains(&keyword) => {
+                (Some(Subschemas::Map | Subschemas::Definitions), Value::Object(map)) => {
                     for (name, item) in map.iter_mut().filter(|(_, item)| !item.is_array()) {
                         let name = escaped(name);
                         *item = self.visit(item.take(), &format!("{old}/{name}"), &format!("{new}/{name}"), depth + 1)?;
                     }
                     if keyword == "patternProperties" { map.len() as u64 } else { 1 }
                 }
-                (keyword, value) if ONE.contains(&keyword) => {
+                (Some(Subschemas::One), value) => {
                     *value = self.visit(value.take(), &old, &new, depth + 1)?;
                     1
                 }
@@ -112,23 +88,23 @@ impl Walk {
     fn point(&self, schema: &mut Value) {
         let Some(fields) = schema.pointer_mut("/allOf/1").and_then(Value::as_object_mut) else { return };
         for (keyword, value) in fields.iter_mut() {
-            match (keyword.as_str(), value) {
-                ("$ref", value) => {
+            match (subschemas(keyword, value), value) {
+                (_, value) if keyword == "$ref" => {
                     let now = value.as_str().and_then(|reference| self.moved.get(&decoded(reference)));
                     *value = now.map_or(Value::Null, |now| Value::String(encoded(now)));
                 }
-                (keyword, Value::Array(items)) if LISTS.contains(&keyword) || keyword == "items" => {
-                    items.iter_mut().for_each(|item| self.point(item));
+                (Some(Subschemas::List), Value::Array(items)) => items.iter_mut().for_each(|item| self.point(item)),
+                (Some(Subschemas::Map | Subschemas::Definitions), Value::Object(map)) => {
+                    map.values_mut().for_each(|item| self.point(item));
                 }
-                (keyword, Value::Object(map)) if MAPS.contains(&keyword) => map.values_mut().for_each(|item| self.point(item)),
-                (keyword, value) if ONE.contains(&keyword) => self.point(value),
+                (Some(Subschemas::One), value) => self.point(value),
                 _ => {}
             }
         }
     }
 
     fn check_keywords(&mut self, fields: &Map<String, Value>, pointer: &str) -> Result<(), String> {
-        if let Some(keyword) = REFUSED.iter().find(|keyword| fields.contains_key(**keyword)) {
+        if let Some(keyword) = REFUSED.iter().chain([&METER]).find(|keyword| fields.contains_key(**keyword)) {
             return Err(format!("`{keyword}` is not supported"));
         }
         let is_root = pointer == "#";

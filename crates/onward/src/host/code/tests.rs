@@ -49,8 +49,12 @@ fn draft(need: Need) -> CommitDraft {
 #[test]
 fn inputs_that_arrive_while_an_activation_is_out_are_seen_after_its_commit() {
     let shell = Arc::new(Kept::default());
-    let handler =
-        Handler { function: UserFunction::Shell(shell.clone()), is_agent: false, record_inputs: false, output_check: None };
+    let handler = Handler {
+        function: UserFunction::Shell(shell.clone()),
+        is_agent: false,
+        record_inputs: false,
+        checks: Default::default(),
+    };
     let input = Payload::json(&json!(null)).unwrap();
     let mut world =
         World::with_handler(default_key(), handler.clone(), input, WorkerShared::default(), 7).without_shadow_replay();
