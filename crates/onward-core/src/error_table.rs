@@ -317,6 +317,10 @@ error_table! {
         => "start the agent or workflow that uses it; `GET /v1/kinds` lists what callers may start";
     DefaultsInvalid "defaults_invalid" 400 Fail "An option of a kind's defaults is invalid, and nothing was stored"
         => "correct the option; docs/guide/defaults.md lists those of tasks and runs";
+    QueueInvalid "queue_invalid" 400 Fail "A setting of a queue is invalid, and nothing was stored"
+        => "correct the named field; docs/guide/queues.md lists the settings";
+    QueueFull "queue_full" 429 Retry "The queue has as many waiting tasks as its settings permit, and nothing was queued"
+        => "retry later, or raise `depth_max` of the queue";
     FlowInvalid "flow_invalid" 400 Fail "The document of a flow has errors, and nothing was stored"
         => "correct the listed problems; `onward flow validate FILE` shows them in the document";
     FlowNotFound "flow_not_found" 404 Fail "The namespace has no flow of this name"

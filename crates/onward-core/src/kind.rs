@@ -1,4 +1,4 @@
-//! JSON schemas of kinds, as registered by workers, the documents of flows, defaults, and the kinds that only runs may use.
+//! JSON schemas of kinds, as registered by workers, the documents of flows, defaults, settings of queues, and the kinds that only runs may use.
 //!
 //! Invariant IK1: a task of an internal kind is queued only by a run whose code scheduled it, never as a standalone task.
 
@@ -7,6 +7,7 @@ pub mod defaults;
 pub use defaults::{DEFAULTS_KIND_PREFIX, KindDefaults};
 
 use crate::log::event::RunStarted;
+use crate::queue::QueueSettings;
 use crate::task::MODEL_CALL;
 use crate::{Name, Namespace, Payload, Timestamp, message};
 
@@ -38,6 +39,9 @@ message! {
         21 => signals: Vec<NamedSchema>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         22 => updates: Vec<NamedSchema>,
+        /// The settings of a queue, stored under [`crate::queue::QUEUE_KIND_PREFIX`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        23 => queue: Option<Box<QueueSettings>>,
     }
 
     /// The JSON schema of a signal or update.
@@ -78,6 +82,7 @@ impl KindSchemas {
             defaults: None,
             signals: Vec::new(),
             updates: Vec::new(),
+            queue: None,
         }
     }
 
@@ -88,6 +93,7 @@ impl KindSchemas {
             || self.is_internal
             || self.flow.is_some()
             || self.defaults.is_some()
+            || self.queue.is_some()
             || self.has_messages()
     }
 

@@ -78,6 +78,8 @@ error_enum! {
         KindReserved { kind: Name } => KindReserved,
         #[error("the defaults of `{kind}` are invalid: {why}")]
         DefaultsInvalid { kind: Name, why: String } => DefaultsInvalid,
+        #[error("invalid settings of the queue: {why}")]
+        QueueInvalid { why: String } => QueueInvalid,
         #[error("the document of flow `{flow}` has errors: {}", list(violations))]
         FlowInvalid { flow: Name, violations: Vec<Violation> } => FlowInvalid,
         #[error("there is no flow `{flow}`")]

@@ -188,6 +188,21 @@ suite! { $
         a_quarantined_task_is_listed_and_can_be_retried,
         tasks_are_listed_in_the_order_they_were_scheduled,
     }
+    queues {
+        a_queue_never_runs_more_than_its_limit,
+        a_key_never_runs_more_than_its_limit,
+        a_slot_is_freed_however_its_task_ends,
+        the_end_of_a_run_frees_all_its_slots,
+        keys_of_a_queue_take_turns,
+        tasks_of_a_key_go_by_rank,
+        a_rate_holds_over_restarts,
+        a_paused_queue_hands_out_nothing,
+        a_full_queue_refuses_standalone_tasks,
+        limits_are_those_of_the_queue_and_namespace,
+        keys_are_listed_with_what_waits_and_runs,
+        holders_never_exceed_a_limit_and_no_slot_is_lost,
+        the_check_of_holders_notices_one_too_many,
+    }
     bookkeeping {
         every_way_of_asking_agrees_with_a_bookkeeper,
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use onward_core::root_run::root_run;
 use onward_core::run::{Again, IdempotencyRecord, Refusal};
 use onward_core::task::{StaleReport, TaskId};
-use onward_core::{ErrorInfo, Index, RunKey, error_enum};
+use onward_core::{ErrorInfo, Index, Name, RunKey, error_enum};
 
 error_enum! {
     #[derive(Debug, thiserror::Error)]
@@ -49,6 +49,11 @@ error_enum! {
         Damaged { why: String } => StoreDamaged,
         #[error("a payload of {bytes} bytes is over the limit of {max}")]
         PayloadTooLarge { bytes: usize, max: usize } => PayloadTooLarge,
+        /// The caller may retry once tasks of the queue have ended.
+        #[error("queue {} is full: it may have {depth_max} waiting tasks", queue.as_ref().map_or("default", |queue| queue.as_str()))]
+        QueueFull { queue: Option<Name>, depth_max: u64 } => QueueFull,
+        #[error("queue limit `{field}` is less than the number of databases, {count}")]
+        LimitTooSmall { field: &'static str, count: u32 } => QueueInvalid,
         #[error("the disk is full")]
         DiskFull => DiskFull,
         #[error("{path} is in use by this or another process")]

@@ -42,6 +42,8 @@ export type Effect = "pure" | "keyed" | "at_least_once" | "at_most_once";
 
 /** Options of {@link Ctx.task}. */
 export interface TaskOptions extends TaskDefaults {
+  /** The tenant or account whose limits and share of the queue apply. */
+  key?: string;
   idempotencyKey?: string;
   /** The task reports costs, so it does not start when the budget is exhausted. */
   costs?: boolean;
@@ -601,6 +603,7 @@ export function taskArguments(kind: string, input: unknown, options: TaskOptions
     kind,
     input: input ?? null,
     ...taskDefaults(options),
+    key: options.key,
     idempotency_key: options.idempotencyKey,
     costs: options.costs,
     class: options.effect,

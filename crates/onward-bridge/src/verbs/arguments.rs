@@ -74,6 +74,7 @@ arguments! {
         input: Raw,
         id: Option<String>,
         queue: Option<String>,
+        key: Option<String>,
         priority: Option<i32>,
         retry: Option<Retry>,
         timeout_ms: Option<u64>,

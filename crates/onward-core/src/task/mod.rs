@@ -126,7 +126,7 @@ message! {
     pub struct TaskOptions {
         /// Absent for the default queue.
         1 => queue: Option<Name>,
-        /// Higher goes first; 0 by default.
+        /// Higher goes first, 0 by default; one level is worth a minute of waiting.
         #[serde(with = "priority_text")]
         2 => priority: Option<i32>,
         /// One attempt by default.
@@ -150,6 +150,9 @@ message! {
         /// The options that the call did not set and its kind has a default for (KD1).
         #[serde(skip_serializing_if = "Vec::is_empty")]
         11 => from_kind: Vec<String>,
+        /// The key whose limits and share of the queue apply to the task.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        12 => key: Option<Name>,
     }
 }
 
@@ -170,6 +173,11 @@ impl TaskOptions {
     /// Returns the priority, or the built-in default.
     pub fn priority(&self) -> i32 {
         self.priority.unwrap_or_default()
+    }
+
+    /// Returns the key as a column has it: empty if there is none.
+    pub fn key_text(&self) -> &str {
+        self.key.as_ref().map_or("", Name::as_str)
     }
 
     /// Returns the retry policy, or the built-in default.
@@ -437,6 +445,11 @@ impl Task {
     /// Returns true if an attempt may begin at `now`.
     pub fn may_be_claimed(&self, now: Timestamp) -> bool {
         self.waits_its_turn() && self.visible_at <= now
+    }
+
+    /// Returns the position of the task among those of its queue and key (QL6).
+    pub fn rank(&self) -> i64 {
+        crate::queue::rank(self.options.priority(), self.visible_at)
     }
 
     /// Returns true if the task is queued and its run is not paused.

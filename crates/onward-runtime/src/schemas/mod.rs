@@ -7,3 +7,4 @@ pub(crate) mod depth;
 pub(crate) mod flows;
 pub(crate) mod kinds;
 pub(crate) mod messages;
+pub(crate) mod queues;

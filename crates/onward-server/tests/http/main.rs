@@ -26,6 +26,7 @@ mod memos;
 mod observing;
 mod operations;
 mod questions;
+mod queues;
 mod reflection;
 mod refusals;
 mod reopening;

@@ -5,21 +5,25 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::ledger::{self, SpendBy, SpendQuery, SpendRow};
+use onward_core::queue::QueueSettings;
+use onward_core::queue::load::KeyLoad;
+use onward_core::queue::settings::settings_queue;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
     OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started,
-    Store, StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse, sum_tasks,
+    Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse, sum_tasks,
 };
 
 use crate::sharded::claim::{by_position, full};
-use crate::sharded::merge::merge;
+use crate::sharded::merge::{Request, join_all, merge};
 use crate::sharded::routing::{ShardedStore, all_answers, listed, some_answers};
 
 impl Store for ShardedStore {
@@ -205,6 +209,23 @@ impl Store for ShardedStore {
         })
     }
 
+    fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
+        Box::pin(async move {
+            let lists = self.request_all(|store| store.list_queue_keys(namespace.clone(), queue.clone(), limit)).await;
+            let mut loads: BTreeMap<Option<Name>, KeyLoad> = BTreeMap::new();
+            for load in all_answers(lists)?.into_iter().flatten() {
+                match loads.entry(load.key.clone()) {
+                    Entry::Vacant(vacant) => drop(vacant.insert(load)),
+                    Entry::Occupied(mut sum) => sum.get_mut().add(load),
+                }
+            }
+            let mut loads: Vec<KeyLoad> = loads.into_values().collect();
+            loads.sort_by_key(|load| (load.oldest_at.is_none(), load.oldest_at));
+            loads.truncate(limit);
+            Ok(loads)
+        })
+    }
+
     fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
         Box::pin(async move {
             let mut all = OpenCounts::default();
@@ -246,9 +267,24 @@ impl Store for ShardedStore {
         }
     }
 
-    /// Registers in every database that responds; one that missed a kind gets it with the next change.
+    /// Registers in every database that responds; one that missed a kind gets it with the next change. Settings of queues must
+    /// reach all of them, each with its part of the limits.
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
-        Box::pin(async move { some_answers(self.request_all(|store| store.register_kinds(kinds.clone())).await).map(drop) })
+        Box::pin(async move {
+            let is_limited = kinds.iter().any(|kind| settings_queue(&kind.kind).is_some());
+            if !is_limited {
+                return some_answers(self.request_all(|store| store.register_kinds(kinds.clone())).await).map(drop);
+            }
+            let count = self.databases.len() as u32;
+            let parts = (0..count).map(|position| kinds.iter().map(|kind| limit_part(kind, position, count)).collect());
+            let parts: Vec<Vec<KindSchemas>> = parts.collect::<Result<_, StoreError>>()?;
+            let requests = self.databases.iter().zip(parts);
+            let requests = requests.map(|(database, kinds)| {
+                let answer = database.request(move |store| store.register_kinds(kinds));
+                Box::pin(answer) as Request<'_, Result<(), StoreError>>
+            });
+            join_all(requests.collect()).await.into_iter().collect()
+        })
     }
 
     /// Lists kinds. Every database has all of them, so that runs can be started while one is down; the newest registration
@@ -270,6 +306,13 @@ impl Store for ShardedStore {
     fn subscribe(&self, listener: Arc<dyn Listener>) {
         self.listen(listener);
     }
+}
+
+/// Returns the row that one database stores: settings of a queue with its part of the limits.
+fn limit_part(kind: &KindSchemas, position: u32, count: u32) -> Result<KindSchemas, StoreError> {
+    let part = |settings: &QueueSettings| settings.part(position, count).map(Box::new);
+    let queue = kind.queue.as_deref().map(part).transpose();
+    Ok(KindSchemas { queue: queue.map_err(|field| StoreError::LimitTooSmall { field, count })?, ..kind.clone() })
 }
 
 /// Returns the log of the last generation if the run is open after the restore.

@@ -161,8 +161,10 @@ async fn claim_tasks(store: &dyn Store, worker: WorkerId, namespace: Namespace) 
     let request = ClaimTasks { worker, namespace, queues, kinds, limit: 1_000, lease: seconds(30) };
     let mut tasks = store.claim_tasks(request).await?;
     assert!(tasks.iter().all(|task| task.id.run.namespace == own), "S6");
-    let order: Vec<_> = tasks.iter().map(|task| (std::cmp::Reverse(task.options.priority()), task.visible_at)).collect();
-    assert!(order.is_sorted(), "L21");
+    for queue in [None, Some(name("fast"))] {
+        let of_queue = tasks.iter().filter(|task| task.options.queue == queue && task.options.key.is_none());
+        assert!(of_queue.map(Task::rank).is_sorted(), "L21");
+    }
     tasks.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(tasks)
 }
@@ -439,6 +441,7 @@ impl World {
             retry: Some(RetryPolicy::attempts(self.below(3) as u32)),
             queued_timeout_ms: (self.below(3) == 0).then_some(timeout),
             costs: self.below(2) == 0,
+            key: [None, None, Some("a"), Some("b")][self.below(4) as usize].map(name),
             ..Default::default()
         }
     }

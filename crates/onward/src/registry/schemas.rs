@@ -112,6 +112,7 @@ impl Registry {
             defaults: schemas.defaults,
             signals: schemas.signals,
             updates: schemas.updates,
+            queue: None,
         };
         let mut all = Vec::new();
         for (name, kind) in &self.workflows {
