@@ -8,7 +8,7 @@ use crate::{Name, Timestamp};
 pub struct WaitingKey {
     /// `None` for tasks without a key.
     pub key: Option<Name>,
-    /// The number of its tasks that could be handed out; a store need not count beyond what was requested.
+    /// The number of its tasks that could be handed out; a store need not count beyond one more than the room.
     pub waiting: u32,
     /// The number of its leases; a store need not count beyond the limit.
     pub held: u32,

@@ -81,7 +81,8 @@ pub(super) async fn claim_shared<R: Rows>(
     let mut is_held_back = (grants.room() as usize) < wanted;
     let mut walk = Walk::new(&turn);
     while grants.room() > 0
-        && let Some(page) = walk.page(grants.room())
+        // One more than may be granted, so that a key with more tasks keeps the rest of its turn.
+        && let Some(page) = walk.page(grants.room().saturating_add(1))
     {
         let keys = rows.waiting_keys(request, shared, &page).await?;
         let granted = grants.grant(&keys, &mut turn);
