@@ -80,6 +80,8 @@ error_enum! {
         DefaultsInvalid { kind: Name, why: String } => DefaultsInvalid,
         #[error("invalid settings of the queue: {why}")]
         QueueInvalid { why: String } => QueueInvalid,
+        #[error("`slots` is 0; a task needs at least one")]
+        NoSlots => SlotsInvalid,
         #[error("the document of flow `{flow}` has errors: {}", list(violations))]
         FlowInvalid { flow: Name, violations: Vec<Violation> } => FlowInvalid,
         #[error("there is no flow `{flow}`")]

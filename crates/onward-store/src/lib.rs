@@ -300,6 +300,8 @@ pub struct OpenCounts {
     pub runs: BTreeMap<(Name, Status), u64>,
     /// Ordered as by [`Store::count_tasks`].
     pub tasks: Vec<TaskCount>,
+    /// The settings of the queues of all namespaces, as rows of kinds.
+    pub settings: Vec<KindSchemas>,
 }
 
 impl OpenCounts {
@@ -307,6 +309,10 @@ impl OpenCounts {
     pub fn add(&mut self, other: OpenCounts) {
         other.runs.into_iter().for_each(|(key, count)| *self.runs.entry(key).or_default() += count);
         self.tasks = sum_tasks(std::mem::take(&mut self.tasks).into_iter().chain(other.tasks));
+        // Each database has the whole limits, and which part of them is its own.
+        self.settings.extend(other.settings);
+        self.settings.sort_by(|a, b| a.key().cmp(&b.key()));
+        self.settings.dedup_by(|later, first| later.key() == first.key());
     }
 }
 

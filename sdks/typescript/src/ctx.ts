@@ -44,6 +44,8 @@ export type Effect = "pure" | "keyed" | "at_least_once" | "at_most_once";
 export interface TaskOptions extends TaskDefaults {
   /** The tenant or account whose limits and share of the queue apply. */
   key?: string;
+  /** How many slots of its queue and key an attempt holds; one by default. */
+  slots?: number;
   idempotencyKey?: string;
   /** The task reports costs, so it does not start when the budget is exhausted. */
   costs?: boolean;
@@ -604,6 +606,7 @@ export function taskArguments(kind: string, input: unknown, options: TaskOptions
     input: input ?? null,
     ...taskDefaults(options),
     key: options.key,
+    slots: options.slots,
     idempotency_key: options.idempotencyKey,
     costs: options.costs,
     class: options.effect,

@@ -75,6 +75,7 @@ arguments! {
         id: Option<String>,
         queue: Option<String>,
         key: Option<String>,
+        slots: Option<u32>,
         priority: Option<i32>,
         retry: Option<Retry>,
         timeout_ms: Option<u64>,

@@ -27,6 +27,10 @@ message! {
         1 => queue: Option<Name>,
         2 => settings: QueueSettings,
         3 => stored_at: Timestamp,
+        /// Keys whose limits hold their tasks back, among the 1,000 with the longest wait.
+        4 => throttled_keys: u64,
+        /// The key that has waited longest; `null` if nothing waits.
+        5 => oldest_key: Option<KeyView>,
     }
 
     /// A queue as a whole.
@@ -46,5 +50,9 @@ message! {
         7 => throttled_keys: u64,
         /// The keys with open tasks, up to 1,000: those with the longest wait first.
         8 => keys: Vec<KeyView>,
+        /// The time since `oldest_at`; 0 if it is to come.
+        9 => oldest_age_ms: Option<u64>,
+        /// The key that has waited longest; `null` if nothing waits.
+        10 => oldest_key: Option<KeyView>,
     }
 }

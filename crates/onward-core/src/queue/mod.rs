@@ -5,8 +5,8 @@
 //! leases that the store finds, so no count can be wrong after a crash.
 //!
 //! Invariants:
-//! - QL1 (L25): a lease is given only while the queue, and the key of the task, hold fewer leases than their limits. A limit that is
-//!   lowered takes no lease away.
+//! - QL1 (L25): a lease is given only if its slots, and those that the queue and the key of the task hold, are within their limits.
+//!   A limit that is lowered takes no lease away.
 //! - QL2: in no span of one period begin more attempts than the rate of the queue, or of the key, permits.
 //! - QL3 (L25): a lease that ends by any way frees its slot in the same write, because slots are leases.
 //! - QL4: a paused queue hands out nothing; running tasks continue.
@@ -16,6 +16,9 @@
 //!   visible less than [`AGING_MS`] after it for each level of priority that they are above it.
 //! - QL7: a queue with as many waiting tasks as its depth takes no standalone task from a caller; what runs schedule is never
 //!   refused.
+//! - QL8: a task that needs more slots than a limit of its queue has when it is scheduled is never handed out: a caller is refused,
+//!   and a task of a run fails without an attempt. If a limit is lowered later, the task is handed out once nothing else is held.
+//! - QL9: a task for which the queue has too few free slots is not overtaken by those behind it that the same worker could get.
 
 pub mod grants;
 pub mod load;

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::task::TaskOptions;
 use crate::{KindSchemas, Name, NameError, Namespace, message};
 
 /// The prefix under which the settings of queues are stored among the kinds; the name of the queue follows. Workers cannot
@@ -28,10 +29,10 @@ message! {
     #[derive(Default, Eq)]
     #[serde(default, deny_unknown_fields)]
     pub struct QueueSettings {
-        /// The maximum number of its tasks that run at a time.
+        /// The maximum number of slots that its running tasks hold; a task has one slot unless it needs more.
         #[serde(skip_serializing_if = "Option::is_none")]
         1 => concurrency_max: Option<u32>,
-        /// The maximum number of tasks of one key that run at a time; tasks without a key do not count.
+        /// The maximum number of slots that running tasks of one key hold; tasks without a key do not count.
         #[serde(skip_serializing_if = "Option::is_none")]
         2 => key_concurrency_max: Option<u32>,
         /// How many attempts of its tasks may begin in a period.
@@ -122,6 +123,14 @@ impl QueueSettings {
         }
     }
 
+    /// Returns the limit that a task exceeds by itself, with its name (QL8).
+    pub fn exceeded_by(&self, options: &TaskOptions) -> Option<(&'static str, u32)> {
+        let of_key = self.key_concurrency_max.filter(|_| options.key.is_some());
+        let limits = [("concurrency_max", self.concurrency_max), ("key_concurrency_max", of_key)];
+        let own = limits.into_iter().filter_map(|(field, limit)| Some((field, self.own(limit?))));
+        own.into_iter().find(|(_, limit)| options.slots() > *limit)
+    }
+
     /// Returns the part of a limit that applies in this database.
     pub(super) fn own(&self, limit: u32) -> u32 {
         let Some(LimitPart { position, count }) = self.part else { return limit };
@@ -141,6 +150,11 @@ impl QueueSettings {
 /// Returns the kind under which the settings of a queue are stored.
 pub fn settings_kind(queue: Option<&Name>) -> Result<Name, NameError> {
     Name::new(format!("{QUEUE_KIND_PREFIX}{}", queue.map_or("", Name::as_str)))
+}
+
+/// Returns the first name that settings of a queue may be stored under, and the first one behind all of them.
+pub const fn settings_range() -> (&'static str, &'static str) {
+    (QUEUE_KIND_PREFIX, "queue;")
 }
 
 /// Returns the queue that a row of the table of kinds has settings of.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::task::TaskOptions;
 use crate::{Name, Namespace};
 
 mod model;
@@ -12,7 +13,7 @@ fn name(text: &str) -> Name {
 }
 
 fn waiting(key: &str, waiting: u32, held: u32) -> WaitingKey {
-    WaitingKey { key: Name::new(key).ok(), waiting, held, starts: None }
+    WaitingKey { key: Name::new(key).ok(), needs: vec![1; waiting as usize], held, starts: None }
 }
 
 fn grant(settings: &QueueSettings, held: u32, wanted: usize, keys: &[WaitingKey], turn: &mut Turn) -> Vec<u32> {
@@ -53,6 +54,59 @@ fn a_limit_counts_what_is_held_already() {
 fn a_paused_queue_hands_out_nothing() {
     let settings = QueueSettings { paused: true, ..QueueSettings::default() };
     assert_eq!(grant(&settings, 0, 9, &[waiting("a", 9, 0)], &mut Turn::default()), [0]);
+}
+
+fn needing(key: &str, needs: &[u32]) -> WaitingKey {
+    WaitingKey { needs: needs.to_vec(), ..waiting(key, 0, 0) }
+}
+
+#[test]
+fn a_task_that_waits_for_slots_is_not_overtaken() {
+    let settings = QueueSettings { concurrency_max: Some(4), ..QueueSettings::default() };
+    let (keys, mut turn) = ([needing("a", &[1, 3]), needing("b", &[1, 1, 1])], Turn::default());
+    let mut grants = Grants::new(&settings, 0, None, 9, Timestamp(0));
+    assert_eq!(grants.grant(&keys, &mut turn), [1, 1], "QL9: the third and fourth slot are kept");
+    assert!(grants.is_waiting_for_slots() && grants.room() == 0);
+    assert_eq!(turn, Turn { key: "a".to_owned(), left: 1 });
+    let keys = [needing("a", &[3]), needing("b", &[1, 1])];
+    assert_eq!(grant(&settings, 2, 9, &keys, &mut turn), [0, 0], "QL9");
+    assert_eq!(grant(&settings, 1, 9, &keys, &mut turn), [1, 0], "QL1");
+}
+
+#[test]
+fn a_task_that_its_key_has_no_slots_for_is_passed_over() {
+    let settings = QueueSettings { key_concurrency_max: Some(2), ..QueueSettings::default() };
+    let keys = [needing("a", &[1, 2, 1]), needing("b", &[2, 1]), needing("", &[5, 5])];
+    assert_eq!(grant(&settings, 0, 9, &keys, &mut Turn::default()), [1, 1, 2]);
+}
+
+#[test]
+fn a_task_that_needs_more_than_a_lowered_limit_runs_alone() {
+    let settings = QueueSettings { concurrency_max: Some(2), key_concurrency_max: Some(1), ..QueueSettings::default() };
+    let keys = [needing("a", &[5]), needing("b", &[1])];
+    assert_eq!(grant(&settings, 1, 9, &keys, &mut Turn::default()), [0, 0], "QL8");
+    assert_eq!(grant(&settings, 0, 9, &keys, &mut Turn::default()), [1, 0], "QL8");
+    assert_eq!(grant(&settings, 5, 9, &keys, &mut Turn::default()), [0, 0], "QL1");
+}
+
+#[test]
+fn a_task_exceeds_the_limit_that_is_smaller_than_its_slots() {
+    let settings = QueueSettings { concurrency_max: Some(5), key_concurrency_max: Some(2), ..QueueSettings::default() };
+    let options = |slots, key: Option<&str>| TaskOptions { slots: Some(slots), key: key.map(name), ..TaskOptions::default() };
+    assert_eq!(settings.exceeded_by(&TaskOptions::default()), None);
+    assert_eq!(settings.exceeded_by(&options(5, None)), None);
+    assert_eq!(settings.exceeded_by(&options(6, None)), Some(("concurrency_max", 5)));
+    assert_eq!(settings.exceeded_by(&options(3, Some("a"))), Some(("key_concurrency_max", 2)));
+    assert_eq!(settings.part(1, 2).unwrap().exceeded_by(&options(3, None)), Some(("concurrency_max", 2)), "its own part");
+}
+
+#[test]
+fn slots_that_are_given_back_can_be_granted_again() {
+    let settings = QueueSettings { concurrency_max: Some(3), ..QueueSettings::default() };
+    let mut grants = Grants::new(&settings, 0, None, 9, Timestamp(0));
+    assert_eq!(grants.grant(&[needing("a", &[2, 1])], &mut Turn::default()), [2]);
+    grants.give_back(1, 2);
+    assert_eq!(grants.grant(&[needing("b", &[1, 1, 1])], &mut Turn::default()), [2]);
 }
 
 #[test]

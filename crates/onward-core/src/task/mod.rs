@@ -153,6 +153,9 @@ message! {
         /// The key whose limits and share of the queue apply to the task.
         #[serde(skip_serializing_if = "Option::is_none")]
         12 => key: Option<Name>,
+        /// How many slots of its queue, and of its key, an attempt holds; one by default (QL8).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        13 => slots: Option<u32>,
     }
 }
 
@@ -178,6 +181,11 @@ impl TaskOptions {
     /// Returns the key as a column has it: empty if there is none.
     pub fn key_text(&self) -> &str {
         self.key.as_ref().map_or("", Name::as_str)
+    }
+
+    /// Returns the number of slots that an attempt holds, or the built-in default.
+    pub fn slots(&self) -> u32 {
+        self.slots.unwrap_or(1).max(1)
     }
 
     /// Returns the retry policy, or the built-in default.
@@ -300,6 +308,9 @@ message! {
         /// lost (K9).
         #[serde(default)]
         21 => uncounted_attempts: u32,
+        /// Why it is never handed out: it is quarantined, and ends with this failure at its next expiry (QL8).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        22 => refused: Option<Failure>,
     }
 }
 
@@ -356,7 +367,13 @@ impl Task {
             paused_ms: 0,
             ends_run: false,
             uncounted_attempts: 0,
+            refused: None,
         }
+    }
+
+    /// Refuses a new task: it ends with the failure at its next expiry, without an attempt.
+    pub fn refuse(&mut self, failure: Failure) {
+        (self.state, self.refused) = (TaskState::Quarantined, Some(failure));
     }
 
     /// Returns the number of the attempt without those that do not count against the retry limit.
@@ -545,7 +562,7 @@ impl Task {
         let after = |start: Option<Timestamp>, span: Option<u64>| Some(start?.after(Duration::from_millis(span?)));
         let total = self.timeout_since_scheduled(options.total_timeout_ms);
         let own = match self.state {
-            TaskState::Quarantined => None,
+            TaskState::Quarantined => self.refused.as_ref().map(|_| self.visible_at),
             TaskState::Queued if self.first_started_at.is_none() => self.timeout_since_scheduled(options.queued_timeout_ms),
             TaskState::Queued => None,
             TaskState::Leased => [
@@ -587,6 +604,9 @@ impl Task {
         }
         let passed =
             |start: Timestamp, span: Option<u64>| span.is_some_and(|span| start.after(Duration::from_millis(span)) <= now);
+        if let Some(failure) = self.refused.take() {
+            return self.end(failure); // QL8
+        }
         let options = &self.options;
         if self.state == TaskState::Leased && self.is_at_most_once() {
             return self.end(self.outcome_unknown("its worker did not report a result in time")); // K6
@@ -658,7 +678,7 @@ impl Task {
     /// for a rate limit.
     pub fn retry(&mut self, now: Timestamp) -> Result<(), NotQuarantined> {
         match self.state {
-            TaskState::Quarantined => self.lost_workers = 0,
+            TaskState::Quarantined if self.refused.is_none() => self.lost_workers = 0,
             _ if self.waits_for_rate_limit(now) => {}
             _ => return Err(NotQuarantined),
         }

@@ -4,6 +4,8 @@ use onward_core::api::{PutQueueRequest, QueueLimits, QueueView};
 use onward_core::queue::QueueSettings;
 use onward_core::queue::load::KeyView;
 use onward_core::queue::settings::{settings_queue, settings_row};
+use onward_core::task::TaskCount;
+use onward_core::time::millis;
 use onward_core::{KindSchemas, Name, Namespace};
 
 use crate::{Runtime, RuntimeError};
@@ -45,37 +47,75 @@ impl Runtime {
         Ok(())
     }
 
-    /// Lists the settings of all queues; the default queue first, then by name.
+    /// Lists the queues with settings, and which of their keys wait; the default queue first, then by name.
     pub async fn list_queue_settings(&self, namespace: &Namespace) -> Result<Vec<QueueLimits>, RuntimeError> {
         let stored = self.store().list_kinds(namespace.clone()).await?;
         let mut found: Vec<QueueLimits> = stored.into_iter().filter_map(limits).collect();
         found.sort_by(|a, b| a.queue.cmp(&b.queue));
+        for of in &mut found {
+            let keys = self.queue_keys(namespace, of.queue.as_ref(), &of.settings).await?;
+            (of.throttled_keys, of.oldest_key) = (throttled(&keys), oldest(&keys));
+        }
         Ok(found)
     }
 
     /// Reads a queue as a whole, with its keys.
     pub async fn read_queue(&self, namespace: &Namespace, queue: Option<Name>) -> Result<QueueView, RuntimeError> {
-        let settings = self.list_queue_settings(namespace).await?.into_iter().find(|of| of.queue == queue);
-        let settings = settings.map(|of| of.settings);
-        let limits = settings.clone().unwrap_or_default();
-        let now = self.clock().now();
-        let loads = self.store().list_queue_keys(namespace.clone(), queue.clone(), KEYS_MAX).await?;
-        let keys: Vec<KeyView> = loads.into_iter().map(|load| load.view(&limits, now)).collect();
-        let throttled_keys = keys.iter().filter(|key| key.held_back_by.is_some()).count() as u64;
-        let (queued, running, quarantined, oldest_at) = (0, 0, 0, None);
-        let mut view = QueueView { queue, settings, queued, running, quarantined, oldest_at, throttled_keys, keys };
-        for count in self.store().count_tasks(namespace.clone()).await?.into_iter().filter(|count| count.queue == view.queue) {
-            view.queued += count.queued;
-            view.running += count.running;
-            view.quarantined += count.quarantined;
-            view.oldest_at = [view.oldest_at, count.oldest_at].into_iter().flatten().min();
-        }
-        Ok(view)
+        let stored = self.store().list_kinds(namespace.clone()).await?;
+        let settings = stored.into_iter().filter_map(limits).find(|of| of.queue == queue).map(|of| of.settings);
+        let keys = self.queue_keys(namespace, queue.as_ref(), &settings.clone().unwrap_or_default()).await?;
+        let counts = self.store().count_tasks(namespace.clone()).await?;
+        let counts: Vec<TaskCount> = counts.into_iter().filter(|count| count.queue == queue).collect();
+        let (oldest_at, now) = (counts.iter().filter_map(|count| count.oldest_at).min(), self.clock().now());
+        Ok(QueueView {
+            queue,
+            settings,
+            queued: counts.iter().map(|count| count.queued).sum(),
+            running: counts.iter().map(|count| count.running).sum(),
+            quarantined: counts.iter().map(|count| count.quarantined).sum(),
+            oldest_at,
+            oldest_age_ms: oldest_at.map(|at| millis(now.since(at))),
+            oldest_key: oldest(&keys),
+            throttled_keys: throttled(&keys),
+            keys,
+        })
     }
+
+    /// Counts the keys of a queue whose limits hold their tasks back, for metrics; among the 1,000 with the longest wait.
+    pub async fn count_throttled_keys(
+        &self,
+        namespace: &Namespace,
+        queue: Option<&Name>,
+        settings: &QueueSettings,
+    ) -> Result<u64, RuntimeError> {
+        Ok(throttled(&self.queue_keys(namespace, queue, settings).await?))
+    }
+
+    /// Returns the keys with open tasks: those with the longest wait first.
+    async fn queue_keys(
+        &self,
+        namespace: &Namespace,
+        queue: Option<&Name>,
+        settings: &QueueSettings,
+    ) -> Result<Vec<KeyView>, RuntimeError> {
+        let loads = self.store().list_queue_keys(namespace.clone(), queue.cloned(), KEYS_MAX).await?;
+        let now = self.clock().now();
+        Ok(loads.into_iter().map(|load| load.view(settings, now)).collect())
+    }
+}
+
+fn throttled(keys: &[KeyView]) -> u64 {
+    keys.iter().filter(|key| key.held_back_by.is_some()).count() as u64
+}
+
+/// Returns the key that has waited longest, of keys in the order of their waits.
+fn oldest(keys: &[KeyView]) -> Option<KeyView> {
+    keys.first().filter(|key| key.waiting > 0).cloned()
 }
 
 /// Reads the settings of a queue in a row of the table of kinds, if it has any.
 fn limits(row: KindSchemas) -> Option<QueueLimits> {
     let (queue, settings, stored_at) = (settings_queue(&row.kind)?, *row.queue?, row.registered_at);
-    Some(QueueLimits { queue, settings: QueueSettings { part: None, ..settings }, stored_at })
+    let settings = QueueSettings { part: None, ..settings };
+    Some(QueueLimits { queue, settings, stored_at, throttled_keys: 0, oldest_key: None })
 }

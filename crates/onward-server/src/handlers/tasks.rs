@@ -20,6 +20,8 @@ bodies! {
         queue: Option<String> as Option<Name>,
         /// Its limits and its share of the queue apply to the task.
         key: Option<String> as Option<Name>,
+        /// How many slots of its queue and key an attempt holds; one by default.
+        slots: Option<u32>,
         /// Higher priorities first; one level is worth a minute of waiting.
         priority: Option<i32>,
         /// Maximum number of attempts, or a retry policy.
@@ -110,6 +112,10 @@ documents! {
         /// Number of attempts begun.
         attempts: u32 = of.0.attempts,
         queue: Option<&'a Name> = of.0.options.queue.as_ref(),
+        /// The key whose limits and share of the queue apply.
+        key: Option<&'a Name> = of.0.options.key.as_ref(),
+        /// How many slots of its queue and key an attempt holds.
+        slots: u32 = of.0.options.slots(),
         priority: i32 = of.0.options.priority(),
         input: &'a Payload = &of.0.input,
         progress: Option<&'a Payload> = of.0.progress.as_ref(),
@@ -156,6 +162,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         costs: body.costs,
         from_kind: Vec::new(),
         key: body.key.map(Name::new).transpose()?,
+        slots: body.slots,
     };
     let task = RunKey::new(request.by.namespace.clone(), id);
     let start = StartTaskRequest { task, kind: kind.clone(), input: payload(body.input), options, trace: None };

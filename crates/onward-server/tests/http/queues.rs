@@ -44,6 +44,15 @@ async fn settings_that_mean_nothing_are_refused_and_change_nothing() {
         (json!({"key_rate": {"starts_max": 1, "period_ms": 0}}), "queue_invalid", "`key_rate.period_ms` is 0"),
         (json!({"weights": [{"key": "a", "weight": 0}]}), "queue_invalid", "`weights[0].weight` is 0"),
         (json!({"concurrency": 2}), "json_invalid", "concurrency"),
+        (json!({"depth_max": -1}), "json_invalid", "column"),
+        (json!({"concurrency_max": 4_294_967_296_u64}), "json_invalid", "line 1"),
+        (json!({"concurrency_max": 1.5}), "json_invalid", "line 1"),
+        (json!({"paused": "yes"}), "json_invalid", "line 1"),
+        (json!({"rate": {"starts_max": 1}}), "json_invalid", "period_ms"),
+        (json!({"rate": {"starts_max": 1, "period_ms": 1000, "burst": 2}}), "json_invalid", "burst"),
+        (json!({"rate": {"starts_max": 1, "period_ms": 2_678_400_001_u64}}), "queue_invalid", "31 days"),
+        (json!({"weights": [{"key": "a", "weight": -3}]}), "json_invalid", "column"),
+        (json!({"part": {"position": 0, "count": 3}}), "json_invalid", "part"),
     ] {
         let detail = site.put_json(path, body.clone()).await.problem(400, code);
         assert!(detail.contains(named), "{body}: {detail}");
@@ -66,4 +75,44 @@ async fn a_full_queue_names_the_time_of_the_next_attempt() {
     full.problem(429, "queue_full");
     assert_eq!(site.records(), before, "nothing was written");
     assert_eq!(site.post_json("/v1/tasks", task("1")).await.status, 200, "a repeat finds the task");
+}
+
+#[tokio::test]
+async fn a_task_takes_as_many_slots_as_its_queue_has() {
+    let site = Site::open().await;
+    site.put_json("/v1/queues/mail", json!({"concurrency_max": 3, "key_concurrency_max": 2})).await.json();
+    let task = |id: &str, slots: Value| json!({"kind": "mail", "id": id, "queue": "mail", "slots": slots});
+    let before = site.records();
+    for (slots, code, named) in [
+        (json!(4), "slots_invalid", "needs 4 slots, and `concurrency_max` of queue mail is 3"),
+        (json!(0), "slots_invalid", "`slots` is 0"),
+        (json!(-1), "json_invalid", "line 1"),
+        (json!("2"), "json_invalid", "line 1"),
+    ] {
+        let detail = site.post_json("/v1/tasks", task("t", slots)).await.problem(400, code);
+        assert!(detail.contains(named), "{detail}");
+    }
+    let mut keyed = task("t", json!(3));
+    keyed["key"] = json!("a");
+    let detail = site.post_json("/v1/tasks", keyed).await.problem(400, "slots_invalid");
+    assert!(detail.contains("`key_concurrency_max` of queue mail is 2"), "{detail}");
+    assert_eq!(site.records(), before, "nothing was written");
+    assert_eq!(site.post_json("/v1/tasks", task("t", json!(3))).await.status, 201);
+    let shown = site.get("/v1/tasks/t").await.json();
+    assert_eq!((&shown["slots"], &shown["key"]), (&json!(3), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_queue_names_the_key_that_has_waited_longest() {
+    let site = Site::open().await;
+    site.put_json("/v1/queues/mail", json!({"key_concurrency_max": 1})).await.json();
+    for (id, key) in [("1", "late"), ("2", "early")] {
+        assert_eq!(site.post_json("/v1/tasks", json!({"kind": "mail", "id": id, "queue": "mail", "key": key})).await.status, 201);
+    }
+    let (list, shown) = (site.get("/v1/queues").await.json(), site.get("/v1/queues/mail").await.json());
+    let oldest = &list["settings"][0]["oldest_key"];
+    assert!(oldest["key"].is_string() && oldest["waiting"] == 1 && oldest == &shown["oldest_key"], "{list} {shown}");
+    assert_eq!((&list["settings"][0]["throttled_keys"], &shown["throttled_keys"]), (&json!(0), &json!(0)));
+    assert!(shown["oldest_age_ms"].is_u64(), "{shown}");
+    assert_eq!(site.get("/v1/queues/none").await.json()["oldest_key"], Value::Null);
 }

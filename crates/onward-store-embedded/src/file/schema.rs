@@ -60,7 +60,7 @@ CREATE TABLE idempotency(seq INTEGER PRIMARY KEY, root INTEGER NOT NULL, key TEX
 CREATE TABLE timers(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, due INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
   kind TEXT NOT NULL, qkey TEXT NOT NULL, priority INTEGER NOT NULL, state INTEGER NOT NULL, visible INTEGER NOT NULL,
-  due INTEGER, data BLOB NOT NULL, blobs BLOB);
+  due INTEGER, data BLOB NOT NULL, blobs BLOB, slots INTEGER NOT NULL);
 CREATE TABLE queue_keys(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, queue TEXT NOT NULL, qkey TEXT NOT NULL, data BLOB NOT NULL,
   until INTEGER NOT NULL);
 CREATE TABLE waits(wk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL,
@@ -111,8 +111,8 @@ pub(crate) const INDEXES: &[Index] = &[
     unique("timers_run", "timers", "rk, call_id"),
     plain("timers_due", "timers", "due, rk, call_id", ""),
     unique("tasks_run", "tasks", "rk, call_id"),
-    plain("tasks_ready", "tasks", "ns, queue, kind, qkey, visible - priority * 60000, tk", "state = 0"),
-    plain("tasks_held", "tasks", "ns, queue, qkey", "state = 1"),
+    plain("tasks_ready", "tasks", "ns, queue, kind, qkey, visible - priority * 60000, tk, slots", "state = 0"),
+    plain("tasks_held", "tasks", "ns, queue, qkey, slots", "state = 1"),
     plain("tasks_delayed", "tasks", "visible, tk", "state = 3"),
     plain("tasks_due", "tasks", "due, tk", "due IS NOT NULL"),
     unique("queue_keys_key", "queue_keys", "ns, queue, qkey"),

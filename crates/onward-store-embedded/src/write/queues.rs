@@ -25,10 +25,15 @@ const THIS_KEY: &str = "SELECT qkey FROM tasks WHERE state = 0 AND ns = ?1 AND q
 pub(crate) const TASKS_OF_KEY: &str = "SELECT visible - priority * 60000, tk FROM tasks
   WHERE state = 0 AND ns = ?1 AND queue = ?2 AND kind = ?3 AND qkey = ?4 ORDER BY visible - priority * 60000, tk LIMIT ?5";
 
-/// The leases of a queue, and of one key.
-pub(crate) const HELD: &str = "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE state = 1 AND ns = ?1 AND queue = ?2 LIMIT ?3)";
+/// The slots that the first tasks of one key and kind need, by rank.
+pub(crate) const NEEDS: &str = "SELECT visible - priority * 60000, tk, slots FROM tasks
+  WHERE state = 0 AND ns = ?1 AND queue = ?2 AND kind = ?3 AND qkey = ?4 ORDER BY visible - priority * 60000, tk LIMIT ?5";
+
+/// The slots that the leases of a queue hold, and those of one key.
+pub(crate) const HELD: &str =
+    "SELECT total(slots) FROM (SELECT slots FROM tasks WHERE state = 1 AND ns = ?1 AND queue = ?2 LIMIT ?3)";
 pub(crate) const HELD_BY_KEY: &str =
-    "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE state = 1 AND ns = ?1 AND queue = ?2 AND qkey = ?3 LIMIT ?4)";
+    "SELECT total(slots) FROM (SELECT slots FROM tasks WHERE state = 1 AND ns = ?1 AND queue = ?2 AND qkey = ?3 LIMIT ?4)";
 
 /// Rows of starts that are removed with each one that is written.
 const FORGOTTEN_MAX: i64 = 8;
@@ -70,9 +75,9 @@ impl Writer<'_> {
     }
 
     pub(super) fn held_in(&self, shared: &SharedQueue, limit: u32) -> Outcome<u32> {
-        let count: Option<i64> =
+        let held: Option<f64> =
             self.db.one(HELD, params![shared.namespace.as_str(), shared.queue_text(), limit], |row| row.get(0))?;
-        Ok(count.unwrap_or_default() as u32)
+        Ok(held.unwrap_or_default() as u32)
     }
 
     /// Returns the first key behind another one, or that one itself, with tasks that the request may claim.
@@ -109,16 +114,16 @@ impl Writer<'_> {
 
     fn waiting_key(&self, request: &ClaimTasks, shared: &SharedQueue, key: &str, waiting_max: u32) -> Outcome<WaitingKey> {
         let (namespace, queue) = (shared.namespace.as_str(), shared.queue_text());
-        let mut waiting = 0;
+        let mut needs: Vec<(i64, i64, u32)> = Vec::new();
         for kind in request.kinds.iter() {
-            let sql = "SELECT count(*) FROM (SELECT 1 FROM tasks
-                WHERE state = 0 AND ns = ?1 AND queue = ?2 AND kind = ?3 AND qkey = ?4 LIMIT ?5)";
-            let count: Option<i64> =
-                self.db.one(sql, params![namespace, queue, kind.as_str(), key, waiting_max], |row| row.get(0))?;
-            waiting += count.unwrap_or_default() as u32;
+            let params = params![namespace, queue, kind.as_str(), key, waiting_max];
+            needs.extend(self.db.all(NEEDS, params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?);
         }
+        needs.sort_unstable(); // QL6
+        needs.dedup();
+        let needs = needs.into_iter().take(waiting_max as usize).map(|(_, _, slots)| slots).collect();
         let held = match shared.settings.key_concurrency_max {
-            Some(limit) => self.db.one(HELD_BY_KEY, params![namespace, queue, key, limit], |row| row.get::<_, i64>(0))?,
+            Some(limit) => self.db.one(HELD_BY_KEY, params![namespace, queue, key, limit], |row| row.get::<_, f64>(0))?,
             None => None,
         };
         let starts = match shared.settings.key_rate {
@@ -126,7 +131,7 @@ impl Writer<'_> {
             _ => None,
         };
         let held = held.unwrap_or_default() as u32;
-        Ok(WaitingKey { key: Name::new(key).ok(), waiting: waiting.min(waiting_max), held, starts })
+        Ok(WaitingKey { key: Name::new(key).ok(), needs, held, starts })
     }
 
     pub(super) fn find_tasks_of_keys(

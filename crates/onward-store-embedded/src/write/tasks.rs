@@ -18,7 +18,7 @@ use crate::write::rows::sql_limit;
 use crate::write::writer::Writer;
 
 /// The columns that [`read_row`] reads.
-pub(crate) const COLUMNS: &str = "tk, rk, data, call_id, ns, queue, kind, priority, state, visible, due, qkey";
+pub(crate) const COLUMNS: &str = "tk, rk, data, call_id, ns, queue, kind, priority, state, visible, due, qkey, slots";
 
 /// The claimable tasks without a key of one namespace, queue and kind, in claim order.
 pub(crate) const READY_TASKS: &str = "SELECT visible - priority * 60000, tk FROM tasks
@@ -175,6 +175,7 @@ pub(crate) struct TaskRow {
     state: i64,
     visible: i64,
     due: Option<i64>,
+    slots: i64,
 }
 
 /// Reads a row; a value of an unexpected type is damage of this row only, detected later.
@@ -192,6 +193,7 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         state: integer(8)?,
         visible: integer(9)?,
         due: row.get_ref(10)?.as_i64_or_null().unwrap_or(Some(i64::MIN)),
+        slots: integer(12)?,
     })
 }
 
@@ -208,6 +210,7 @@ impl TaskRow {
             && self.names == names
             && self.priority == i64::from(task.options.priority())
             && self.state == i64::from(state)
+            && self.slots == i64::from(task.options.slots())
             && self.visible == due_number(task.visible_at)
             && self.due == task.due_at().map(due_number);
         if is_sound { Ok(task) } else { Err(damaged_row(&task.id.run, "a task")) }
@@ -223,8 +226,8 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
     let sql = "SELECT blobs FROM tasks WHERE rk = ?1 AND call_id = ?2";
     let old = db.one(sql, params![rk, call_id], blobs::read_column)?;
     db.prepare_cached(
-        "INSERT INTO tasks(rk, call_id, ns, queue, kind, priority, state, visible, due, data, blobs, qkey)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+        "INSERT INTO tasks(rk, call_id, ns, queue, kind, priority, state, visible, due, data, blobs, qkey, slots)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
          ON CONFLICT(rk, call_id) DO UPDATE SET state = ?7, visible = ?8, due = ?9, data = ?10, blobs = ?11",
     )?
     .execute(params![
@@ -240,6 +243,7 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
         seal(&task),
         blobs::column(&blobs),
         task.options.key_text(),
+        task.options.slots(),
     ])?;
     blobs::drop_references(db, old.flatten().as_deref())
 }

@@ -84,7 +84,7 @@ impl Store for ShardedStore {
             let round = self
                 .share_out(request.limit, |limit, store| store.claim_tasks(claim(limit)), |tasks, part| full(tasks.len(), part))
                 .await?;
-            Ok(merge(by_position(round.answers), usize::MAX, |task| (Reverse(task.options.priority()), task.visible_at)))
+            Ok(merge(by_position(round.answers), usize::MAX, Task::rank))
         })
     }
 

@@ -36,8 +36,8 @@ const KEYED_QUEUES: &str = "SELECT q.queue FROM unnest($2::text[]) AS q(queue) W
       SELECT 1 FROM onward.tasks t
         WHERE t.state = 0 AND t.ns = $1 AND t.queue = q.queue AND t.kind = k.kind AND t.qkey > '' ORDER BY t.qkey LIMIT 1) AS f)";
 
-/// Walks over the keys with claimable tasks, with one index step for each key and kind. `$4` is the first key, `$5` whether it is
-/// part of the page.
+/// Walks over the keys with claimable tasks, with one index step for each key and kind, and reads the slots that their first tasks
+/// need. `$4` is the first key, `$5` whether it is part of the page.
 pub(crate) const WAITING_KEYS: &str = "WITH RECURSIVE walk(qkey, n) AS (
     SELECT (SELECT min(f.qkey) FROM unnest($3::text[]) AS k(kind) CROSS JOIN LATERAL (
         SELECT t.qkey FROM onward.tasks t
@@ -50,10 +50,11 @@ pub(crate) const WAITING_KEYS: &str = "WITH RECURSIVE walk(qkey, n) AS (
           ORDER BY t.qkey LIMIT 1) AS f), w.n + 1
       FROM walk w WHERE w.qkey IS NOT NULL AND w.n < $6)
   SELECT w.qkey,
-    (SELECT coalesce(sum(f.count), 0)::bigint FROM unnest($3::text[]) AS k(kind) CROSS JOIN LATERAL (
-      SELECT count(*) AS count FROM (SELECT 1 FROM onward.tasks t
-        WHERE t.state = 0 AND t.ns = $1 AND t.queue = $2 AND t.kind = k.kind AND t.qkey = w.qkey LIMIT $7) AS c) AS f),
-    (SELECT count(*) FROM (SELECT 1 FROM onward.tasks t
+    (SELECT array_agg(f.slots ORDER BY f.rank, f.ord) FROM unnest($3::text[]) AS k(kind) CROSS JOIN LATERAL (
+      SELECT t.slots, t.visible - t.priority::bigint * 60000 AS rank, t.ord FROM onward.tasks t
+        WHERE t.state = 0 AND t.ns = $1 AND t.queue = $2 AND t.kind = k.kind AND t.qkey = w.qkey
+        ORDER BY t.visible - t.priority::bigint * 60000, t.ord LIMIT $7) AS f),
+    (SELECT coalesce(sum(c.slots), 0)::bigint FROM (SELECT t.slots FROM onward.tasks t
       WHERE t.state = 1 AND t.ns = $1 AND t.queue = $2 AND t.qkey = w.qkey LIMIT $8) AS c),
     (SELECT s.data FROM onward.queue_keys s WHERE $9 AND s.ns = $1 AND s.queue = $2 AND s.qkey = w.qkey)
   FROM walk w WHERE w.qkey IS NOT NULL ORDER BY w.n";
@@ -67,8 +68,8 @@ pub(crate) const TASKS_OF_KEYS: &str = "SELECT f.rk, f.call_id FROM unnest($4::t
         ORDER BY t.visible - t.priority::bigint * 60000, t.ord LIMIT w.count) AS g
     ORDER BY g.rank, g.ord LIMIT w.count) AS f";
 
-pub(crate) const HELD: &str =
-    "SELECT count(*) FROM (SELECT 1 FROM onward.tasks t WHERE t.state = 1 AND t.ns = $1 AND t.queue = $2 LIMIT $3) AS c";
+pub(crate) const HELD: &str = "SELECT coalesce(sum(c.slots), 0)::bigint FROM
+      (SELECT t.slots FROM onward.tasks t WHERE t.state = 1 AND t.ns = $1 AND t.queue = $2 LIMIT $3) AS c";
 
 const WAITING: &str =
     "SELECT count(*) FROM (SELECT 1 FROM onward.tasks t WHERE t.state = 0 AND t.ns = $1 AND t.queue = $2 LIMIT $3) AS c";
@@ -169,7 +170,7 @@ impl UnitOfWork<'_> {
 
     pub async fn held_in(&self, shared: &SharedQueue, limit: u32) -> Outcome<u32> {
         let rows = self.db.query(&self.of_queue(HELD, shared).number(i64::from(limit))).await?;
-        Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0)) as u32)
+        Ok(rows.first().map_or(0, |row| slots_of(row.get(0))))
     }
 
     pub async fn find_waiting_keys(
@@ -239,11 +240,15 @@ fn kinds(request: &ClaimTasks) -> Vec<String> {
     request.kinds.iter().map(|kind| kind.as_str().to_owned()).collect()
 }
 
+fn slots_of(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
 /// Reads a row of [`WAITING_KEYS`]. Damaged starts are treated as absent: they only have what began within one period.
 fn waiting_key(row: &Row, page: &KeyPage) -> WaitingKey {
     let starts = row.get::<_, Option<&[u8]>>(3).and_then(|data| unseal::<QueueStarts>("starts of a queue", data).ok());
     let key = Name::new(row.get::<_, &str>(0)).ok();
-    let waiting = u32::try_from(row.get::<_, i64>(1)).unwrap_or(u32::MAX).min(page.waiting_max);
-    let held = u32::try_from(row.get::<_, i64>(2)).unwrap_or(u32::MAX);
-    WaitingKey { starts: starts.filter(|_| key.is_some()), key, waiting, held }
+    let needs = row.get::<_, Option<Vec<i64>>>(1).unwrap_or_default();
+    let needs = needs.into_iter().take(page.waiting_max as usize).map(slots_of).collect();
+    WaitingKey { starts: starts.filter(|_| key.is_some()), key, needs, held: slots_of(row.get(2)) }
 }

@@ -115,6 +115,7 @@ pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, QueuedTask)>, now: Times
         .numbers(rows.iter().map(|(_, row)| due_number(row.task.visible_at)).collect())
         .maybe_numbers(rows.iter().map(|(_, row)| row.task.due_at().map(due_number)).collect())
         .byteses(rows.iter().map(|(_, row)| seal(&row.task)).collect())
+        .numbers(rows.iter().map(|(_, row)| i64::from(row.task.options.slots())).collect())
 }
 
 fn save_runs(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {

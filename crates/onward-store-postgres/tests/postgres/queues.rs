@@ -9,11 +9,12 @@ use onward_core::queue::QueueSettings;
 use onward_core::queue::settings::settings_row;
 use onward_core::task::{Task, TaskOptions, TaskReport};
 use onward_core::{CallId, Event, Hash, Namespace};
-use onward_store::conformance::block_on;
-use onward_store::{ClaimTasks, Store};
-use onward_store_postgres::Options;
+use onward_store::conformance::{self, Mortal, block_on};
+use onward_store::{ClaimTasks, ManualClock, Store};
+use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::Database;
 
-use crate::kit::{commit, connect, database, json, name, seconds, start_held, worker};
+use crate::kit::{commit, connect, connect_at, database, json, name, seconds, start_held, worker};
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -105,4 +106,42 @@ fn a_server_that_is_gone_gives_its_slots_back_with_its_leases() {
         }
         std::thread::yield_now();
     }
+}
+
+/// Two servers of one database; their workers survive them.
+struct Servers<'d> {
+    database: &'d Database<'d>,
+    clock: Arc<ManualClock>,
+    stores: Vec<Arc<PostgresStore>>,
+}
+
+impl Mortal for Servers<'_> {
+    fn count(&self) -> usize {
+        self.stores.len()
+    }
+
+    fn store(&self, server: usize) -> Arc<dyn Store> {
+        self.stores[server].clone()
+    }
+
+    fn die(&mut self, server: usize) {
+        self.stores[server] = connect_at(self.database, self.clock.clone());
+    }
+
+    fn takes_workers_along(&self) -> bool {
+        false
+    }
+}
+
+/// QL1, QL3
+#[test]
+fn holders_never_exceed_a_limit_over_the_deaths_of_two_servers() {
+    let (database, clock) = (database(), Arc::new(ManualClock::default()));
+    let stores = (0..2).map(|_| connect_at(&database, clock.clone())).collect();
+    let mut servers = Servers { database: &database, clock: clock.clone(), stores };
+    let mut deaths = 0;
+    for seed in conformance::seeds(40) {
+        deaths += block_on(conformance::limits_hold_over_deaths(seed, &mut servers, &clock));
+    }
+    assert!(deaths > 0, "the test kills");
 }

@@ -10,9 +10,11 @@ use onward_core::queue::settings::settings_row;
 use onward_core::queue::{KeyWeight, QueueRate, QueueSettings};
 use onward_core::run::NewRun;
 use onward_core::task::{Task, TaskOptions, TaskReport, TaskState};
-use onward_core::{Event, Name, Namespace};
+use onward_core::{Event, Failure, Name, Namespace};
 
-use super::harness::{Harness, HeldRun, call_id, completed, json, name, new_run_of, refused, seconds, task, terminate, worker};
+use super::harness::{
+    Harness, HeldRun, call_id, completed, json, key, name, new_run_of, refused, seconds, task, terminate, worker,
+};
 use super::seeds;
 use crate::{ClaimTasks, TaskQuery};
 
@@ -22,8 +24,20 @@ fn options(key: Option<&str>) -> TaskOptions {
     TaskOptions { queue: Some(name(QUEUE)), key: key.map(name), ..TaskOptions::default() }
 }
 
+/// Sets the limits of each database. All runs of a case have one root, so they are in one of them.
 async fn set(harness: &Harness, settings: impl Into<Option<QueueSettings>>) {
-    let row = settings_row(Namespace::default(), Some(&name(QUEUE)), settings.into()).unwrap();
+    let databases = harness.databases();
+    let limit = |limit: Option<u32>| limit.map(|limit| limit * databases);
+    let rate = |rate: Option<QueueRate>| rate.map(|of| QueueRate { starts_max: of.starts_max * databases, ..of });
+    let scaled = settings.into().map(|of: QueueSettings| QueueSettings {
+        concurrency_max: limit(of.concurrency_max),
+        key_concurrency_max: limit(of.key_concurrency_max),
+        rate: rate(of.rate),
+        key_rate: rate(of.key_rate),
+        depth_max: of.depth_max.map(|depth| depth * u64::from(databases)),
+        ..of
+    });
+    let row = settings_row(Namespace::default(), Some(&name(QUEUE)), scaled).unwrap();
     harness.store().register_kinds(vec![row]).await.unwrap();
 }
 
@@ -33,6 +47,18 @@ async fn schedule(harness: &Harness, run: &str, keys: &[&str]) -> HeldRun {
     let tasks = keys.iter().zip(0..).map(|(key, at)| task(at, options(Some(*key).filter(|key| !key.is_empty()))));
     harness.commit(&mut held, tasks.collect()).await;
     held
+}
+
+/// Schedules tasks without a key that need so many slots.
+async fn schedule_slots(harness: &Harness, run: &str, needs: &[u32]) -> HeldRun {
+    let mut held = harness.start_held(run).await;
+    let tasks = needs.iter().zip(0..).map(|(slots, at)| task(at, TaskOptions { slots: Some(*slots), ..options(None) }));
+    harness.commit(&mut held, tasks.collect()).await;
+    held
+}
+
+fn slots(tasks: &[Task]) -> Vec<u32> {
+    tasks.iter().map(|task| task.options.slots()).collect()
 }
 
 async fn claim(harness: &Harness, limit: usize) -> Vec<Task> {
@@ -96,10 +122,74 @@ pub async fn a_slot_is_freed_however_its_task_ends(mut harness: Harness) {
     harness.pass(seconds(31));
     harness.expire().await;
     assert_eq!((claim(&harness, 10).await.len(), claim(&harness, 10).await.len()), (1, 0), "its worker was lost");
-    schedule(&harness, "s", &["a"]).await;
+    schedule(&harness, "r/s", &["a"]).await;
     harness.append("r", terminate()).await.unwrap();
     let last = claim(&harness, 10).await;
-    assert_eq!(last.iter().map(|task| task.id.run.id.as_str()).collect::<Vec<_>>(), ["s"], "its run has ended");
+    assert_eq!(last.iter().map(|task| task.id.run.id.as_str()).collect::<Vec<_>>(), ["r/s"], "its run has ended");
+}
+
+pub async fn a_task_holds_the_slots_that_it_needs(mut harness: Harness) {
+    set(&harness, QueueSettings { concurrency_max: Some(4), ..Default::default() }).await;
+    schedule_slots(&harness, "r", &[3, 2, 1, 1]).await;
+    let first = claim(&harness, 10).await;
+    assert_eq!(slots(&first), [3], "QL1, QL9: the fourth slot is kept for the next task");
+    harness.reopen();
+    assert_eq!(claim(&harness, 10).await, [], "QL1: the slots count after a restart");
+    finish(&harness, &first[0]).await;
+    assert_eq!(slots(&claim(&harness, 10).await), [2, 1, 1], "QL3");
+    assert_eq!(claim(&harness, 10).await, []);
+}
+
+pub async fn slots_count_for_the_key(harness: Harness) {
+    set(&harness, QueueSettings { key_concurrency_max: Some(3), ..Default::default() }).await;
+    let mut held = harness.start_held("r").await;
+    let with = |at, key, slots| task(at, TaskOptions { slots: Some(slots), ..options(Some(key)) });
+    harness.commit(&mut held, vec![with(0, "a", 2), with(1, "a", 2), with(2, "a", 1), with(3, "b", 3)]).await;
+    let mut first = claim(&harness, 10).await;
+    first.sort_by_key(|task| task.id.call_id.clone());
+    assert_eq!(slots(&first), [2, 3], "QL1");
+    finish(&harness, &first[0]).await;
+    assert_eq!(slots(&claim(&harness, 10).await), [2, 1], "QL3");
+}
+
+/// QL8: nothing is written for a caller, and the code of a run learns it at once.
+pub async fn a_task_that_needs_too_many_slots_is_refused(mut harness: Harness) {
+    set(&harness, QueueSettings { concurrency_max: Some(2), ..Default::default() }).await;
+    let mut run: NewRun = new_run_of("task:mail", "t");
+    run.started.task = Some(StandaloneTask { kind: name("mail"), options: TaskOptions { slots: Some(3), ..options(None) } });
+    let why = refused(harness.store().start_run(run.clone(), None).await, "slots_invalid");
+    assert!(why.to_string().contains("needs 3 slots, and `concurrency_max` of queue q is 2"), "{why}");
+    assert_eq!(harness.store().read_run(run.key, None).await.unwrap(), None);
+    schedule_slots(&harness, "r", &[3, 2]).await;
+    assert_eq!(slots(&claim(&harness, 10).await), [2], "it is not handed out");
+    harness.reopen();
+    harness.pass(seconds(1));
+    harness.expire().await;
+    let log = harness.check_run(&key("r")).await;
+    let failed: Vec<&Failure> = log.events().filter_map(|(_, event)| task_failure(event)).collect();
+    assert!(matches!(*failed, [failure] if failure.code == "slots_invalid" && !failure.retryable), "{failed:?}");
+    assert_eq!(open(&harness).await.len(), 1, "the other one runs");
+}
+
+fn task_failure(event: &Event) -> Option<&Failure> {
+    match event {
+        Event::TaskFailed(failed) => Some(&failed.failure),
+        _ => None,
+    }
+}
+
+pub async fn a_task_that_needs_more_than_a_lowered_limit_runs_alone(harness: Harness) {
+    set(&harness, QueueSettings { concurrency_max: Some(5), ..Default::default() }).await;
+    schedule_slots(&harness, "r", &[1, 5, 1]).await;
+    set(&harness, QueueSettings { concurrency_max: Some(2), ..Default::default() }).await;
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        let claimed = claim(&harness, 10).await;
+        order.extend(slots(&claimed));
+        assert_eq!(claim(&harness, 10).await, [], "QL8, QL9");
+        finish(&harness, &claimed[0]).await;
+    }
+    assert_eq!(order, [1, 5, 1]);
 }
 
 pub async fn keys_of_a_queue_take_turns(harness: Harness) {
@@ -110,7 +200,7 @@ pub async fn keys_of_a_queue_take_turns(harness: Harness) {
     assert_eq!(keys(&claim(&harness, 4).await), ["a", "a", "b", "c"], "QL5");
     assert_eq!(keys(&claim(&harness, 2).await), ["a", "b"], "QL5");
     set(&harness, QueueSettings { weights: vec![KeyWeight { key: name("d"), weight: 3 }], ..Default::default() }).await;
-    schedule(&harness, "s", &["d"; 9]).await;
+    schedule(&harness, "r/s", &["d"; 9]).await;
     let mut claimed = Vec::new();
     for _ in 0..8 {
         claimed.extend(claim(&harness, 1).await);
@@ -154,7 +244,7 @@ pub async fn a_paused_queue_hands_out_nothing(harness: Harness) {
     schedule(&harness, "r", &["a", ""]).await;
     set(&harness, QueueSettings { paused: true, ..Default::default() }).await;
     assert_eq!(claim(&harness, 10).await, [], "QL4");
-    let mut other = harness.start_held("s").await;
+    let mut other = harness.start_held("r/s").await;
     harness.commit(&mut other, vec![task(0, TaskOptions::default())]).await;
     assert_eq!(claim_from(&harness, vec![Some(name(QUEUE)), None], 10).await.len(), 1, "other queues continue");
     set(&harness, QueueSettings::default()).await;
@@ -168,18 +258,18 @@ pub async fn a_full_queue_refuses_standalone_tasks(mut harness: Harness) {
         run
     };
     set(&harness, QueueSettings { depth_max: Some(2), ..Default::default() }).await;
-    harness.store().start_run(start("t1"), None).await.unwrap();
-    harness.store().start_run(start("t2"), None).await.unwrap();
-    refused(harness.store().start_run(start("t3"), None).await, "queue_full");
+    harness.store().start_run(start("t/1"), None).await.unwrap();
+    harness.store().start_run(start("t/2"), None).await.unwrap();
+    refused(harness.store().start_run(start("t/3"), None).await, "queue_full");
     harness.reopen();
-    assert_eq!(harness.store().read_run(start("t3").key, None).await.unwrap(), None, "QL7: nothing was written");
-    assert!(!harness.store().start_run(start("t2"), None).await.unwrap().created, "a repeat is no refusal");
+    assert_eq!(harness.store().read_run(start("t/3").key, None).await.unwrap(), None, "QL7: nothing was written");
+    assert!(!harness.store().start_run(start("t/2"), None).await.unwrap().created, "a repeat is no refusal");
     // What a run schedules is never refused.
     schedule(&harness, "r", &["", ""]).await;
     assert_eq!(claim(&harness, 3).await.len(), 3);
-    harness.store().start_run(start("t3"), None).await.unwrap();
+    harness.store().start_run(start("t/3"), None).await.unwrap();
     set(&harness, QueueSettings { depth_max: Some(0), ..Default::default() }).await;
-    refused(harness.store().start_run(start("t4"), None).await, "queue_full");
+    refused(harness.store().start_run(start("t/4"), None).await, "queue_full");
 }
 
 pub async fn keys_are_listed_with_what_waits_and_runs(mut harness: Harness) {
@@ -205,6 +295,12 @@ impl Dice {
         (self.0 >> 33) % size
     }
 
+    /// Returns the options of a task of any key; a third of them need several slots.
+    fn options(&mut self) -> TaskOptions {
+        let key = [None, Some("a"), Some("b"), Some("c")][self.below(4) as usize];
+        TaskOptions { slots: [None, None, None, None, Some(2), Some(3)][self.below(6) as usize], ..options(key) }
+    }
+
     fn settings(&mut self) -> QueueSettings {
         let limit = |dice: &mut Dice, below| Some(1 + dice.below(below) as u32).filter(|_| dice.below(3) > 0);
         QueueSettings { concurrency_max: limit(self, 5), key_concurrency_max: limit(self, 3), ..QueueSettings::default() }
@@ -219,8 +315,8 @@ pub async fn holders_never_exceed_a_limit_and_no_slot_is_lost(mut harness: Harne
         let mut dice = Dice(seed.wrapping_mul(977) + 13);
         let mut settings = dice.settings();
         set(&harness, settings.clone()).await;
-        let all: Vec<&str> = (0..24).map(|_| ["", "a", "b", "c"][dice.below(4) as usize]).collect();
-        schedule(&harness, &format!("r{seed}"), &all).await;
+        let mut held = harness.start_held(&format!("r{seed}")).await;
+        harness.commit(&mut held, (0..24).map(|at| task(at, dice.options())).collect()).await;
         for _ in 0..40 {
             match dice.below(8) {
                 0 => {
@@ -247,11 +343,11 @@ pub async fn holders_never_exceed_a_limit_and_no_slot_is_lost(mut harness: Harne
     }
 }
 
-/// Returns the leases of the queue by key.
-async fn leased(harness: &Harness) -> BTreeMap<String, usize> {
-    let mut leases = BTreeMap::new();
+/// Returns the slots of the leases of the queue, by key.
+async fn leased(harness: &Harness) -> BTreeMap<String, Vec<u32>> {
+    let mut leases: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for task in open(harness).await.into_iter().filter(|task| task.state == TaskState::Leased) {
-        *leases.entry(task.options.key_text().to_owned()).or_default() += 1;
+        leases.entry(task.options.key_text().to_owned()).or_default().push(task.options.slots());
     }
     leases
 }
@@ -260,19 +356,18 @@ async fn open(harness: &Harness) -> Vec<Task> {
     harness.store().list_tasks(TaskQuery { limit: usize::MAX, ..TaskQuery::default() }).await.unwrap()
 }
 
-/// Checks what was claimed beside what was leased before.
-fn check(settings: &QueueSettings, before: &BTreeMap<String, usize>, claimed: &[Task]) {
-    let of = |key: &str| before.get(key).copied().unwrap_or_default();
-    let total: usize = before.values().sum();
-    if let Some(limit) = settings.concurrency_max
-        && !claimed.is_empty()
-    {
-        assert!(total + claimed.len() <= limit as usize, "QL1: {} and {} of {limit}", total, claimed.len());
+/// Checks what was claimed beside what was leased before. A task that needs more than a limit runs alone (QL8).
+fn check(settings: &QueueSettings, before: &BTreeMap<String, Vec<u32>>, claimed: &[Task]) {
+    let exceeds =
+        |held: &[u32], limit: Option<u32>| held.len() > 1 && limit.is_some_and(|limit| held.iter().sum::<u32>() > limit);
+    let mut now = before.clone();
+    for task in claimed {
+        now.entry(task.options.key_text().to_owned()).or_default().push(task.options.slots());
     }
-    for task in claimed.iter().filter(|task| task.options.key.is_some()) {
-        let key = task.options.key_text();
-        let now = of(key) + claimed.iter().filter(|other| other.options.key_text() == key).count();
-        assert!(settings.key_concurrency_max.is_none_or(|limit| now <= limit as usize), "QL1: {now} of key {key}");
+    let all = now.values().flatten().copied().collect::<Vec<u32>>();
+    assert!(claimed.is_empty() || !exceeds(&all, settings.concurrency_max), "QL1: {now:?} after {before:?}");
+    for key in claimed.iter().filter_map(|task| task.options.key.as_ref()) {
+        assert!(!exceeds(&now[key.as_str()], settings.key_concurrency_max), "QL1: {now:?} of key {key}");
     }
 }
 
@@ -300,6 +395,7 @@ async fn drain(harness: &Harness) {
         for task in &tasks {
             match task.state {
                 TaskState::Leased => finish(harness, task).await,
+                TaskState::Quarantined if task.refused.is_some() => drop(harness.expire().await),
                 TaskState::Quarantined => harness.store().retry_task(task.id.clone()).await.unwrap(),
                 TaskState::Queued => {}
             }
@@ -318,12 +414,12 @@ pub async fn the_check_of_holders_notices_one_too_many(harness: Harness) {
     schedule(&harness, "r", &["a", "a"]).await;
     let claimed = claim(&harness, 10).await;
     let settings = QueueSettings { key_concurrency_max: Some(1), ..QueueSettings::default() };
-    let is_noticed = |settings: &QueueSettings, before: &BTreeMap<String, usize>| {
+    let is_noticed = |settings: &QueueSettings, before: &BTreeMap<String, Vec<u32>>| {
         std::panic::catch_unwind(AssertUnwindSafe(|| check(settings, before, &claimed))).is_err()
     };
     assert!(is_noticed(&settings, &BTreeMap::new()));
     let settings = QueueSettings { concurrency_max: Some(2), ..QueueSettings::default() };
-    let before = BTreeMap::from([("b".to_owned(), 1)]);
+    let before = BTreeMap::from([("b".to_owned(), vec![1])]);
     assert!(is_noticed(&settings, &before));
 }
 
@@ -332,7 +428,7 @@ pub async fn the_end_of_a_run_frees_all_its_slots(harness: Harness) {
     set(&harness, QueueSettings { key_concurrency_max: Some(2), ..Default::default() }).await;
     let mut held = schedule(&harness, "r", &["a", "a"]).await;
     assert_eq!(claim(&harness, 10).await.len(), 2);
-    schedule(&harness, "s", &["a", "a"]).await;
+    schedule(&harness, "r/s", &["a", "a"]).await;
     assert_eq!(claim(&harness, 10).await, []);
     harness.commit(&mut held, vec![completed()]).await;
     assert_eq!(claim(&harness, 10).await.len(), 2, "QL3");
@@ -349,7 +445,7 @@ pub async fn limits_are_those_of_the_queue_and_namespace(harness: Harness) {
     harness.store().register_kinds(rows.unwrap()).await.unwrap();
     schedule(&harness, "r", &["", "a"]).await;
     assert_eq!(claim(&harness, 10).await.len(), 2);
-    let mut held = harness.start_held("s").await;
+    let mut held = harness.start_held("r/s").await;
     harness.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
     assert_eq!(claim_from(&harness, vec![None], 10).await, [], "the default queue is paused");
 }

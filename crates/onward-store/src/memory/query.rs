@@ -117,7 +117,8 @@ impl MemoryState {
         for head in self.open_runs().map(StoredRun::shown_head) {
             *runs.entry((head.kind, head.status)).or_default() += 1;
         }
-        OpenCounts { runs, tasks }
+        let settings = self.kinds.iter().filter(|kind| kind.queue.is_some()).cloned().collect();
+        OpenCounts { runs, tasks, settings }
     }
 
     pub fn put_kinds(&mut self, kinds: Vec<KindSchemas>, now: Timestamp) {

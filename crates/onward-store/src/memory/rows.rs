@@ -97,10 +97,6 @@ impl<'s> MemoryRows<'s> {
     }
 }
 
-fn key_text(key: &Option<Name>) -> &str {
-    key.as_ref().map_or("", Name::as_str)
-}
-
 /// Writes the changes of a table into a map.
 fn apply<K: Ord + Clone, V: Clone>(table: &Table<K, V>, map: &mut std::collections::BTreeMap<K, V>) {
     if table.is_cleared() {
@@ -222,7 +218,8 @@ impl Rows for MemoryRows<'_> {
 
     async fn count_held(&mut self, shared: &SharedQueue, limit: u32) -> Result<u32, StoreError> {
         let of_queue = self.state.tasks_of_queue(&shared.namespace, shared.queue.as_ref());
-        Ok(of_queue.filter(|queued| queued.task.state == TaskState::Leased).count().min(limit as usize) as u32)
+        let held = of_queue.filter(|queued| queued.task.state == TaskState::Leased);
+        Ok(held.fold(0_u32, |sum, queued| sum.saturating_add(queued.task.options.slots())).min(limit))
     }
 
     async fn waiting_keys(
@@ -233,10 +230,13 @@ impl Rows for MemoryRows<'_> {
     ) -> Result<Vec<WaitingKey>, StoreError> {
         let mut keys: BTreeMap<Option<Name>, WaitingKey> = BTreeMap::new();
         let of_queue = self.claimable(request).filter(|queued| queued.task.options.queue == shared.queue);
-        for key in of_queue.map(|queued| &queued.task.options.key).filter(|key| page.has(key_text(key))) {
+        let mut of_page: Vec<&QueuedTask> = of_queue.filter(|queued| page.has(queued.task.options.key_text())).collect();
+        of_page.sort_by_key(|queued| (queued.task.rank(), queued.order)); // QL6
+        for options in of_page.into_iter().map(|queued| &queued.task.options) {
+            let key = &options.key;
             let starts = || self.state.starts.get(&(shared.name(), key.clone())).cloned();
-            let new = || WaitingKey { key: key.clone(), waiting: 0, held: self.state.held(shared, key), starts: starts() };
-            keys.entry(key.clone()).or_insert_with(new).waiting += 1;
+            let new = || WaitingKey { key: key.clone(), needs: Vec::new(), held: self.state.held(shared, key), starts: starts() };
+            keys.entry(key.clone()).or_insert_with(new).needs.push(options.slots());
         }
         Ok(keys.into_values().take(KEYS_MAX).collect())
     }

@@ -101,10 +101,11 @@ impl MemoryState {
         self.open_tasks().filter(move |queued| is_there(&queued.task))
     }
 
-    /// Counts the leases of a key.
+    /// Counts the slots that the leases of a key hold.
     pub fn held(&self, shared: &SharedQueue, key: &Option<Name>) -> u32 {
         let of_queue = self.tasks_of_queue(&shared.namespace, shared.queue.as_ref());
-        of_queue.filter(|queued| queued.task.state == TaskState::Leased && queued.task.options.key == *key).count() as u32
+        let held = of_queue.filter(|queued| queued.task.state == TaskState::Leased && queued.task.options.key == *key);
+        held.fold(0, |sum: u32, queued| sum.saturating_add(queued.task.options.slots()))
     }
 
     /// Notifies listeners if `at` is earlier than the announced due time.

@@ -5,8 +5,8 @@
 //! (QL1, QL2).
 
 use onward_core::queue::{Grants, QueueSettings, QueueStarts, Turn, WaitingKey};
-use onward_core::task::Task;
-use onward_core::{Name, Namespace, RunKey};
+use onward_core::task::{Task, TaskOptions};
+use onward_core::{Failure, Name, Namespace, RunKey};
 
 use super::Rows;
 use super::tasks::claim_task;
@@ -46,7 +46,7 @@ pub struct KeyPage {
     pub has_from: bool,
     /// The keys from this one on are left out; with the flag, only those behind it.
     pub until: Option<(String, bool)>,
-    /// Number of waiting tasks of a key beyond which none need be counted.
+    /// Number of waiting tasks of a key beyond which none need be read.
     pub waiting_max: u32,
 }
 
@@ -58,14 +58,35 @@ impl KeyPage {
     }
 }
 
-/// Refuses a standalone task if its queue is full (QL7).
-pub(super) async fn refuse_full_queue<R: Rows>(rows: &mut R, key: &RunKey, queue: Option<&Name>) -> Result<(), R::Error> {
+/// Refuses a standalone task that needs too many slots (QL8), or whose queue is full (QL7).
+pub(super) async fn refuse_standalone<R: Rows>(rows: &mut R, key: &RunKey, options: &TaskOptions) -> Result<(), R::Error> {
+    let queue = options.queue.as_ref();
     let Some(settings) = rows.queue_settings(&key.namespace, queue).await? else { return Ok(()) };
+    if let Some(excess) = settings.exceeded_by(options) {
+        return Err(too_many_slots(options, excess).into());
+    }
     let (Some(depth_max), Some(own)) = (settings.depth_max, settings.own_depth()) else { return Ok(()) };
     if own == 0 || rows.count_waiting(&key.namespace, queue, own).await? >= own {
         return Err(StoreError::QueueFull { queue: queue.cloned(), depth_max }.into());
     }
     Ok(())
+}
+
+/// Refuses a task of a run if it needs too many slots (QL8).
+pub(super) async fn refuse_scheduled<R: Rows>(rows: &mut R, task: &mut Task) -> Result<(), R::Error> {
+    if task.options.slots() < 2 {
+        return Ok(()); // no limit is less than 1
+    }
+    let settings = rows.queue_settings(&task.id.run.namespace, task.options.queue.as_ref()).await?;
+    if let Some(excess) = settings.and_then(|settings| settings.exceeded_by(&task.options)) {
+        let why = too_many_slots(&task.options, excess);
+        task.refuse(Failure::fatal(why.to_string()).with_code(why.code()));
+    }
+    Ok(())
+}
+
+fn too_many_slots(options: &TaskOptions, (field, limit): (&'static str, u32)) -> StoreError {
+    StoreError::TooManySlots { queue: options.queue.clone(), slots: options.slots(), field, limit }
 }
 
 /// Leases up to `wanted` tasks of a shared queue.
@@ -86,13 +107,16 @@ pub(super) async fn claim_shared<R: Rows>(
     {
         let keys = rows.waiting_keys(request, shared, &page).await?;
         let granted = grants.grant(&keys, &mut turn);
-        is_held_back |= keys.iter().zip(&granted).any(|(key, granted)| key.waiting > *granted);
+        is_held_back |= keys.iter().zip(&granted).any(|(key, granted)| key.waiting() > *granted);
         let begun = claim_granted(rows, request, shared, &keys, &granted, claimed).await?;
-        grants.give_back(granted.iter().sum::<u32>() - begun.iter().sum::<u32>());
+        for ((of, granted), begun) in keys.iter().zip(&granted).zip(&begun) {
+            grants.give_back(granted - begun.count, of.slots_of(*granted).saturating_sub(begun.slots));
+        }
         record_starts(rows, shared, &keys, &begun, starts.as_mut()).await?;
         walk.seen(&keys);
     }
     if claimed.len() == before
+        && !grants.is_waiting_for_slots()
         && let Some(last) = walk.cut_at()
     {
         turn = Turn { key: last, left: 0 };
@@ -105,7 +129,7 @@ pub(super) async fn claim_shared<R: Rows>(
     Ok(())
 }
 
-/// Counts what the queue as a whole holds, and reads what began lately if there is a rate.
+/// Counts the slots that the queue as a whole holds, and reads what began lately if there is a rate.
 async fn begin<'s, R: Rows>(
     rows: &mut R,
     shared: &'s SharedQueue,
@@ -122,7 +146,17 @@ async fn begin<'s, R: Rows>(
     Ok((Grants::new(&shared.settings, held, starts.as_ref(), wanted, rows.set().now), starts))
 }
 
-/// Leases the tasks that were granted; returns how many of each key.
+/// What began of one key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Begun {
+    count: u32,
+    slots: u32,
+    /// Its next task needs more slots than were granted.
+    is_over: bool,
+}
+
+/// Leases the tasks that were granted; returns what began of each key. A task that was queued since the keys were read may need
+/// more slots than the one whose place it took; it is left to a later claim.
 async fn claim_granted<R: Rows>(
     rows: &mut R,
     request: &ClaimTasks,
@@ -130,19 +164,20 @@ async fn claim_granted<R: Rows>(
     keys: &[WaitingKey],
     granted: &[u32],
     claimed: &mut Vec<Task>,
-) -> Result<Vec<u32>, R::Error> {
-    let mut begun = vec![0; keys.len()];
+) -> Result<Vec<Begun>, R::Error> {
+    let mut begun = vec![Begun::default(); keys.len()];
     let wanted: Vec<(Option<Name>, u32)> =
         keys.iter().zip(granted).filter(|(_, count)| **count > 0).map(|(of, count)| (of.key.clone(), *count)).collect();
     if wanted.is_empty() {
         return Ok(begun);
     }
+    let is_unlimited = shared.settings.concurrency_max.is_none() && shared.settings.key_concurrency_max.is_none();
     for (place, task) in rows.tasks_of_keys(request, shared, &wanted).await? {
-        let at = keys.iter().position(|of| of.key == task.options.key);
-        if claim_task(rows, request, place, task, claimed).await?
-            && let Some(at) = at
-        {
-            begun[at] += 1;
+        let Some(at) = keys.iter().position(|of| of.key == task.options.key) else { continue };
+        let slots = begun[at].slots.saturating_add(task.options.slots());
+        begun[at].is_over |= !is_unlimited && slots > keys[at].slots_of(granted[at]); // QL1
+        if !begun[at].is_over && claim_task(rows, request, place, task, claimed).await? {
+            begun[at] = Begun { count: begun[at].count + 1, slots, is_over: false };
         }
     }
     rows.save().await?;
@@ -154,21 +189,21 @@ async fn record_starts<R: Rows>(
     rows: &mut R,
     shared: &SharedQueue,
     keys: &[WaitingKey],
-    begun: &[u32],
+    begun: &[Begun],
     starts: Option<&mut QueueStarts>,
 ) -> Result<(), R::Error> {
     let (now, mut changed) = (rows.set().now, Vec::new());
     if let (Some(rate), Some(starts)) = (&shared.settings.rate, starts) {
-        let all = begun.iter().sum();
+        let all = begun.iter().map(|begun| begun.count).sum();
         if all > 0 {
             starts.add(rate, all, now);
             changed.push(starts.clone());
         }
     }
     if let Some(rate) = &shared.settings.key_rate {
-        for (of, begun) in keys.iter().zip(begun).filter(|(of, begun)| of.key.is_some() && **begun > 0) {
+        for (of, begun) in keys.iter().zip(begun).filter(|(of, begun)| of.key.is_some() && begun.count > 0) {
             let mut own = of.starts.clone().unwrap_or_else(|| new_starts(shared, of.key.clone()));
-            own.add(rate, *begun, now);
+            own.add(rate, begun.count, now);
             changed.push(own);
         }
     }

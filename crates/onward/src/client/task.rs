@@ -77,6 +77,12 @@ impl<O> StartTask<O> {
         self
     }
 
+    /// Sets how many slots of its queue, and of its key, an attempt holds; one by default. The start of a task that needs more
+    /// than a limit of its queue is refused with `slots_invalid`.
+    pub fn slots(self, slots: u32) -> Self {
+        self.option(|options| options.slots = Some(slots))
+    }
+
     fn option(mut self, set: impl Fn(&mut TaskOptions)) -> Self {
         set(&mut self.options);
         self

@@ -102,6 +102,15 @@ impl<T> TaskCall<T> {
         self.option(|options| options.key = Some(key.clone()))
     }
 
+    /// Sets how many slots of its queue, and of its key, an attempt holds; one by default. A task that needs more than a limit of
+    /// its queue fails with `slots_invalid`.
+    pub fn slots(self, slots: u32) -> Self {
+        if slots == 0 {
+            self.call.cell().lock().engine.misuse("slots: a task needs at least one".to_owned());
+        }
+        self.option(|options| options.slots = Some(slots))
+    }
+
     /// Sets the idempotency key that the task receives; default a key derived from this call.
     pub fn idempotency_key(self, key: &str) -> Self {
         self.option(|options| options.idempotency_key = Some(key.to_owned()))

@@ -45,6 +45,8 @@ class TaskOptions(TaskDefaults, total=False):
 
     #: The tenant or account whose limits and share of the queue apply.
     key: str | None
+    #: How many slots of its queue and key an attempt holds; one by default.
+    slots: int | None
     idempotency_key: str | None
     #: Whether it spends from the budget of the run.
     costs: bool
@@ -720,7 +722,7 @@ def task_arguments(task: Any, input: Any, options: dict[str, Any]) -> str:
             fields["memo"] = memo_json(value)
         elif name == "effect":
             fields["class"] = value
-        elif name in ("idempotency_key", "id", "key"):
+        elif name in ("idempotency_key", "id", "key", "slots"):
             fields[name] = value
         elif name == "costs":
             fields["costs"] = value or None

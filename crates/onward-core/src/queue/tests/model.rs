@@ -2,7 +2,7 @@
 //!
 //! The reference shares nothing with the code under test: it has every lease and every start in a list, and looks at whole spans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
 
@@ -49,8 +49,10 @@ const KEYS: [&str; 4] = ["", "a", "b", "c"];
 #[derive(Default)]
 struct World {
     now: u64,
-    waiting: BTreeMap<&'static str, u32>,
-    leases: Vec<&'static str>,
+    /// The slots of the tasks of each key, in their order.
+    waiting: BTreeMap<&'static str, VecDeque<u32>>,
+    /// With their slots.
+    leases: Vec<(&'static str, u32)>,
     /// Every start since the beginning.
     started: Vec<(u64, &'static str)>,
     all: Option<QueueStarts>,
@@ -59,13 +61,19 @@ struct World {
 }
 
 impl World {
-    fn keys(&self, settings: &QueueSettings) -> Vec<WaitingKey> {
-        let waiting = self.waiting.iter().filter(|(_, count)| **count > 0);
+    /// Returns the leases, of one key or of all, and their slots.
+    fn held(&self, key: Option<&str>) -> (usize, u32) {
+        let held = || self.leases.iter().filter(|(of, _)| key.is_none_or(|key| key == *of));
+        (held().count(), held().map(|(_, slots)| slots).sum())
+    }
+
+    fn keys(&self, settings: &QueueSettings, wanted: usize) -> Vec<WaitingKey> {
+        let waiting = self.waiting.iter().filter(|(_, needs)| !needs.is_empty());
         let mut keys: Vec<WaitingKey> = waiting
-            .map(|(key, count)| WaitingKey {
+            .map(|(key, needs)| WaitingKey {
                 key: Name::new(key).ok(),
-                waiting: *count,
-                held: self.leases.iter().filter(|held| *held == key).count() as u32,
+                needs: needs.iter().copied().take(wanted + 1).collect(),
+                held: self.held(Some(key)).1,
                 starts: settings.key_rate.as_ref().and_then(|_| self.by_key.get(key).cloned()),
             })
             .collect();
@@ -78,14 +86,14 @@ impl World {
 
     /// Claims as a store does; returns what was granted.
     fn claim(&mut self, settings: &QueueSettings, wanted: usize) -> Vec<(&'static str, u32)> {
-        let (keys, now) = (self.keys(settings), Timestamp(self.now));
-        let mut grants = Grants::new(settings, self.leases.len() as u32, self.all.as_ref(), wanted, now);
+        let (keys, now) = (self.keys(settings, wanted), Timestamp(self.now));
+        let mut grants = Grants::new(settings, self.held(None).1, self.all.as_ref(), wanted, now);
         let granted = grants.grant(&keys, &mut self.turn);
         let mut claimed = Vec::new();
         for (of, count) in keys.iter().zip(granted).filter(|(_, count)| *count > 0) {
             let key = KEYS.into_iter().find(|key| of.key.as_ref().map_or("", Name::as_str) == *key).unwrap();
-            *self.waiting.get_mut(key).unwrap() -= count;
-            self.leases.extend((0..count).map(|_| key));
+            let begun = self.waiting.get_mut(key).unwrap().drain(..count as usize);
+            self.leases.extend(begun.map(|slots| (key, slots)));
             self.started.extend((0..count).map(|_| (self.now, key)));
             let new = || QueueStarts::new(Namespace::default(), None, None);
             if let Some(rate) = &settings.rate {
@@ -113,15 +121,16 @@ fn wrong(world: &World, settings: &QueueSettings, claimed: &[(&str, u32)], wante
     if count as usize > wanted || settings.paused && count > 0 {
         return Some("more than was wanted, or from a paused queue".to_owned());
     }
-    if count > 0 && settings.concurrency_max.is_some_and(|limit| world.leases.len() as u32 > limit) {
+    // A task that needs more than a limit runs alone (QL8).
+    let exceeds = |(count, slots): (usize, u32), limit: Option<u32>| count > 1 && limit.is_some_and(|limit| slots > limit);
+    if count > 0 && exceeds(world.held(None), settings.concurrency_max) {
         return Some("QL1: the queue".to_owned());
     }
     if count > 0 && settings.rate.as_ref().is_some_and(|of| world.in_span(of.period_ms, since, None) > of.starts_max as usize) {
         return Some("QL2: the queue".to_owned());
     }
     for (key, _) in claimed.iter().filter(|(key, _)| !key.is_empty()) {
-        let held = world.leases.iter().filter(|held| *held == key).count() as u32;
-        if settings.key_concurrency_max.is_some_and(|limit| held > limit) {
+        if exceeds(world.held(Some(key)), settings.key_concurrency_max) {
             return Some(format!("QL1: key {key}"));
         }
         let rate = settings.key_rate.as_ref();
@@ -136,24 +145,29 @@ fn wrong(world: &World, settings: &QueueSettings, claimed: &[(&str, u32)], wante
 fn left(world: &World, settings: &QueueSettings, count: u32, wanted: usize, since: usize) -> Option<String> {
     // Starts are counted for up to a 64th of a period longer, and at least a millisecond.
     let longer = |of: &QueueRate| of.period_ms + (of.period_ms / 64).max(1);
+    let has_slots =
+        |(count, held): (usize, u32), limit: Option<u32>, need: u32| count == 0 || limit.is_none_or(|limit| held + need <= limit);
     let is_full = count as usize >= wanted
         || settings.paused
-        || settings.concurrency_max.is_some_and(|limit| world.leases.len() as u32 >= limit)
         || settings.rate.as_ref().is_some_and(|of| world.in_span(longer(of), since, None) >= of.starts_max as usize);
     if is_full {
         return None;
     }
     let is_free = |key: &str| {
-        let held = world.leases.iter().filter(|held| **held == key).count() as u32;
         key.is_empty()
-            || settings.key_concurrency_max.is_none_or(|limit| held < limit)
+            || has_slots(world.held(Some(key)), settings.key_concurrency_max, world.waiting[key][0])
                 && settings
                     .key_rate
                     .as_ref()
                     .is_none_or(|of| world.in_span(longer(of), since, Some(key)) < of.starts_max as usize)
     };
-    let free = world.waiting.iter().find(|(key, count)| **count > 0 && is_free(key));
-    free.map(|(key, _)| format!("a task of key `{key}` was left"))
+    let mut free = world.waiting.iter().filter(|(key, needs)| !needs.is_empty() && is_free(key));
+    // One that the queue has too few slots for may keep the others waiting (QL9).
+    let is_waiting = |needs: &VecDeque<u32>| !has_slots(world.held(None), settings.concurrency_max, needs[0]);
+    if free.clone().any(|(_, needs)| is_waiting(needs)) {
+        return None;
+    }
+    free.next().map(|(key, _)| format!("a task of key `{key}` was left"))
 }
 
 fn play(seed: u64) -> Result<(), String> {
@@ -161,14 +175,18 @@ fn play(seed: u64) -> Result<(), String> {
     let (mut world, mut settings, mut since) = (World::default(), dice.settings(), 0);
     for step in 0..30 {
         match dice.below(8) {
-            0 | 1 => *world.waiting.entry(KEYS[dice.below(4) as usize]).or_default() += 1 + dice.below(8) as u32,
+            0 | 1 => {
+                let (key, count) = (KEYS[dice.below(4) as usize], 1 + dice.below(8));
+                let slots = |dice: &mut Dice| if dice.below(3) == 0 { 1 + dice.below(4) as u32 } else { 1 };
+                world.waiting.entry(key).or_default().extend((0..count).map(|_| slots(&mut dice)));
+            }
             2 => world.now += dice.below(300),
             // A task ends, or its worker dies and the task waits again.
             3 | 4 if !world.leases.is_empty() => {
                 let at = dice.below(world.leases.len() as u64) as usize;
-                let key = world.leases.swap_remove(at);
+                let (key, slots) = world.leases.swap_remove(at);
                 if dice.below(2) == 0 {
-                    *world.waiting.entry(key).or_default() += 1;
+                    world.waiting.entry(key).or_default().push_front(slots);
                 }
             }
             5 if dice.below(4) == 0 => {
@@ -207,7 +225,7 @@ fn claims_agree_with_a_plain_reference() {
 #[test]
 fn the_reference_notices_a_limit_that_is_exceeded() {
     let limited = QueueSettings { concurrency_max: Some(1), key_concurrency_max: Some(1), ..QueueSettings::default() };
-    let held = World { leases: vec!["a", "a"], ..World::default() };
+    let held = World { leases: vec![("a", 1), ("a", 1)], ..World::default() };
     assert!(wrong(&held, &limited, &[("a", 1)], 5, 0).unwrap().contains("QL1: the queue"));
     let limited = QueueSettings { concurrency_max: None, ..limited };
     assert!(wrong(&held, &limited, &[("a", 1)], 5, 0).unwrap().contains("QL1: key a"));
@@ -219,21 +237,46 @@ fn the_reference_notices_a_limit_that_is_exceeded() {
     assert!(wrong(&started, &rated, &[("a", 1)], 5, 0).unwrap().contains("QL2: key a"));
     let later = World { now: 10, started: vec![(0, "a"), (10, "a")], ..World::default() };
     assert_eq!(wrong(&later, &rated, &[("a", 1)], 5, 0), None);
-    let waits = World { waiting: [("b", 1)].into(), ..World::default() };
+    let waits = World { waiting: [("b", [1].into())].into(), ..World::default() };
     assert!(left(&waits, &QueueSettings::default(), 0, 1, 0).unwrap().contains("key `b`"));
+    let limited = QueueSettings { concurrency_max: Some(3), ..QueueSettings::default() };
+    let held = World { leases: vec![("a", 2), ("b", 2)], ..World::default() };
+    assert!(wrong(&held, &limited, &[("b", 1)], 5, 0).unwrap().contains("QL1: the queue"), "slots count");
+    let alone = World { leases: vec![("a", 4)], ..World::default() };
+    assert_eq!(wrong(&alone, &limited, &[("a", 1)], 5, 0), None, "QL8");
+    let waits = World { waiting: [("b", [2].into())].into(), leases: vec![("a", 1)], ..World::default() };
+    assert!(left(&waits, &limited, 0, 1, 0).unwrap().contains("key `b`"), "two slots are free");
 }
 
 /// QL5: however many tasks one key has, another gets every second one.
 #[test]
 fn a_flood_of_one_key_does_not_delay_another() {
     for wanted in 1..6 {
-        let mut world = World { waiting: [("a", 50_000)].into(), ..World::default() };
+        let mut world = World { waiting: [("a", vec![1; 50_000].into())].into(), ..World::default() };
         for _ in 0..200 {
-            world.waiting.insert("b", 1);
+            world.waiting.insert("b", [1].into());
             let before = world.leases.len();
             world.claim(&QueueSettings::default(), wanted);
             world.claim(&QueueSettings::default(), wanted);
-            assert!(world.leases[before..].contains(&"b"));
+            assert!(world.leases[before..].contains(&("b", 1)));
         }
+    }
+}
+
+/// QL9: however many small tasks others queue, one that needs every slot begins once those before it have ended.
+#[test]
+fn a_task_that_needs_every_slot_is_not_kept_waiting_by_small_ones() {
+    let settings = QueueSettings { concurrency_max: Some(4), ..QueueSettings::default() };
+    for wanted in 1..6 {
+        let small = || VecDeque::from(vec![1; 1_000]);
+        let mut world = World { waiting: [("a", small()), ("b", [4].into()), ("c", small())].into(), ..World::default() };
+        for _ in 0..20 {
+            world.claim(&settings, wanted);
+            if world.waiting["b"].is_empty() {
+                break;
+            }
+            world.leases.remove(0); // the one that has run for the longest time ends
+        }
+        assert_eq!(world.leases, [("b", 4)], "claims of {wanted}");
     }
 }
