@@ -21,9 +21,21 @@ pub fn check(repository: &Repository) -> Result<()> {
     // A request of each kind, so that there are lines with labels.
     request(&address, "POST", "/v1/runs", r#"{"kind":"order","id":"one","input":1}"#)?;
     request(&address, "PUT", "/v1/external/two", r#"{"kind":"order","status":"running"}"#)?;
+    let settings = r#"{"concurrency_max":4,"key_rate":{"starts_max":30,"period_ms":60000},"depth_max":0}"#;
+    request(&address, "PUT", "/v1/queues/mail", settings)?;
+    request(&address, "POST", "/v1/tasks", r#"{"kind":"mail","queue":"mail","key":"a"}"#)?; // refused: the queue is drained
     let page = request(&address, "GET", "/metrics", "")?;
-    if !page.contains("onward_store_sync_seconds_total") || !page.contains(r#"onward_http_requests_total{method="PUT""#) {
-        bail!("the page lacks expected metrics:\n{page}");
+    let expected = [
+        "onward_store_sync_seconds_total",
+        r#"onward_http_requests_total{method="PUT""#,
+        r#"onward_queue_limit{namespace="default",queue="mail",limit="concurrency"} 4"#,
+        r#"onward_queue_rate_limit{namespace="default",queue="mail",of="key"} 0.5"#,
+        r#"onward_queue_paused{namespace="default",queue="mail"} 0"#,
+        r#"onward_queue_throttled_keys{namespace="default",queue="mail"} 0"#,
+        r#"onward_queue_refused_total{reason="full"} 1"#,
+    ];
+    if let Some(missing) = expected.iter().find(|line| !page.contains(**line)) {
+        bail!("the page lacks `{missing}`:\n{page}");
     }
     let mut check = Command::new(promtool)
         .args(["check", "metrics"])

@@ -300,8 +300,22 @@ async fn fork(onward: &Onward, verb: &str, arguments: Fork) -> Result<String> {
 }
 
 async fn start_task(onward: &Onward, arguments: TaskArguments) -> Result<String> {
-    let TaskArguments { kind, input, id, queue, priority, retry: policy, idempotency_key, costs, class, trace, memo, .. } =
-        arguments;
+    let TaskArguments {
+        kind,
+        input,
+        id,
+        queue,
+        key,
+        slots,
+        priority,
+        retry: policy,
+        idempotency_key,
+        costs,
+        class,
+        trace,
+        memo,
+        ..
+    } = arguments;
     if memo.is_some() {
         let hint = "leave it out, or call the task in a run";
         return Err(BridgeError::refused("start_task", "a task without a run has no memo", hint));
@@ -311,6 +325,8 @@ async fn start_task(onward: &Onward, arguments: TaskArguments) -> Result<String>
     let task = onward.task::<Raw, _>(kind.as_str(), &input);
     let task = id.into_iter().fold(task, |task, id| task.id(id));
     let task = queue.into_iter().fold(task, |task, queue| task.queue(queue));
+    let task = key.into_iter().fold(task, |task, key| task.key(key));
+    let task = slots.into_iter().fold(task, StartTask::slots);
     let task = priority.into_iter().fold(task, StartTask::priority);
     let task = policy.into_iter().fold(task, |task, policy| task.retry(retry(policy)));
     let task = arguments.timeout_ms.into_iter().fold(task, |task, timeout| task.timeout(ms(timeout)));

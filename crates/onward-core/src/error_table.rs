@@ -324,6 +324,12 @@ error_table! {
         => "give either a time until the year 9999 or a delay of at most 1,000 years; a time that has passed starts the run at once";
     DefaultsInvalid "defaults_invalid" 400 Fail "An option of a kind's defaults is invalid, and nothing was stored"
         => "correct the option; docs/guide/defaults.md lists those of tasks and runs";
+    QueueInvalid "queue_invalid" 400 Fail "A setting of a queue is invalid, and nothing was stored"
+        => "correct the named field; docs/guide/queues.md lists the settings";
+    QueueFull "queue_full" 429 Retry "The queue has as many waiting tasks as its settings permit, and nothing was queued"
+        => "retry later, or raise `depth_max` of the queue";
+    SlotsInvalid "slots_invalid" 400 Fail "A task needs no slot, or more than a limit of its queue permits"
+        => "set `slots` to at least 1 and at most the limit, or raise the limit with `onward queue set`";
     FlowInvalid "flow_invalid" 400 Fail "The document of a flow has errors, and nothing was stored"
         => "correct the listed problems; `onward flow validate FILE` shows them in the document";
     FlowNotFound "flow_not_found" 404 Fail "The namespace has no flow of this name"

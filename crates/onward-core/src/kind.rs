@@ -1,4 +1,4 @@
-//! JSON schemas of kinds, as registered by workers, the documents of flows, defaults, and the kinds that only runs may use.
+//! JSON schemas of kinds, as registered by workers, the documents of flows, defaults, settings of queues, and the kinds that only runs may use.
 //!
 //! Invariant IK1: a task of an internal kind is queued only by a run whose code scheduled it, never as a standalone task.
 
@@ -7,6 +7,7 @@ pub mod defaults;
 pub use defaults::{DEFAULTS_KIND_PREFIX, KindDefaults};
 
 use crate::log::event::RunStarted;
+use crate::queue::QueueSettings;
 use crate::task::MODEL_CALL;
 use crate::{Name, Namespace, Payload, Timestamp, message};
 
@@ -44,6 +45,9 @@ message! {
         /// The document came with an import and was never made current here.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         24 => is_imported: bool,
+        /// The settings of a queue, stored under [`crate::queue::QUEUE_KIND_PREFIX`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        25 => queue: Option<Box<QueueSettings>>,
     }
 
     /// The JSON schema of a signal, an update, or the answer of an update.
@@ -86,6 +90,7 @@ impl KindSchemas {
             updates: Vec::new(),
             update_answers: Vec::new(),
             is_imported: false,
+            queue: None,
         }
     }
 
@@ -96,6 +101,7 @@ impl KindSchemas {
             || self.is_internal
             || self.flow.is_some()
             || self.defaults.is_some()
+            || self.queue.is_some()
             || self.has_messages()
             || !self.update_answers.is_empty()
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use onward_core::ErrorCode;
 use onward_core::task::TaskReport;
+use onward_store::StoreError;
 
 /// Failure code of a model call without content.
 const EMPTY_ANSWER: ErrorCode = ErrorCode::EmptyModelResponse;
@@ -65,6 +66,21 @@ pub struct Counts {
     pub resumes_lost: Count,
     /// Attempts of model calls that returned no content.
     pub empty_answers: Count,
+    /// Standalone tasks that were refused because their queue was full.
+    pub tasks_over_depth: Count,
+    /// Standalone tasks that were refused because they needed more slots than a limit of their queue.
+    pub tasks_over_slots: Count,
+}
+
+impl Counts {
+    /// Counts a standalone task that its queue refused.
+    pub(crate) fn task_refused(&self, error: &StoreError) {
+        match error {
+            StoreError::QueueFull { .. } => self.tasks_over_depth.one(),
+            StoreError::TooManySlots { .. } => self.tasks_over_slots.one(),
+            _ => {}
+        }
+    }
 }
 
 /// Returns true if the attempt failed because the model returned no content.

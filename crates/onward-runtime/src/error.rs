@@ -82,6 +82,10 @@ error_enum! {
         StartTimeInvalid { why: &'static str } => StartTimeInvalid,
         #[error("the defaults of `{kind}` are invalid: {why}")]
         DefaultsInvalid { kind: Name, why: String } => DefaultsInvalid,
+        #[error("invalid settings of the queue: {why}")]
+        QueueInvalid { why: String } => QueueInvalid,
+        #[error("`slots` is 0; a task needs at least one")]
+        NoSlots => SlotsInvalid,
         #[error("the document of flow `{flow}` has errors: {}", list(violations))]
         FlowInvalid { flow: Name, violations: Vec<Violation> } => FlowInvalid,
         #[error("there is no flow `{flow}`")]

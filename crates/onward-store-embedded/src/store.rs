@@ -7,10 +7,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::queue::load::KeyLoad;
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
 use onward_store::durable::{ClaimRun, Report, RestoreWork, RunOp, StartRun, encode_commit, encode_input};
 use onward_store::{
@@ -28,7 +29,7 @@ use crate::file::wal::{self, LogDamage};
 use crate::file::{failpoint, pages};
 use crate::leases::Leases;
 use crate::read::reader::{self, Readers};
-use crate::read::{ledger, list};
+use crate::read::{ledger, list, queues};
 use crate::repair::rebuild::{self, Repaired, Scratch};
 use crate::repair::rows;
 use crate::repair::salvage::Pages;
@@ -396,6 +397,10 @@ impl Store for EmbeddedStore {
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
         let shared = self.shared.clone();
         self.readers.read(move |db| list::list_runs(db, &shared.leases, &query))
+    }
+
+    fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
+        self.readers.read(move |db| queues::list_keys(db, &namespace, queue.as_ref(), limit))
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {

@@ -16,6 +16,7 @@ use crate::notify::listener::Notifications;
 use crate::repair::RepairAttempts;
 use crate::stats::Stats;
 use crate::write::op::Queues;
+use crate::write::queues::Turns;
 
 pub(crate) struct ServerShared {
     pub clock: StoreClock,
@@ -26,6 +27,8 @@ pub(crate) struct ServerShared {
     pub jobs: Jobs,
     pub notifications: Notifications,
     pub idle_cache: IdleCache,
+    /// Whose turn it is in queues that are shared out.
+    pub turns: Arc<Turns>,
     stats: Mutex<Stats>,
     pub repair_attempts: RepairAttempts,
     pub batch_max: usize,
@@ -58,6 +61,7 @@ impl ServerShared {
             jobs: Jobs::default(),
             notifications: Notifications::default(),
             idle_cache: IdleCache::default(),
+            turns: Arc::default(),
             stats: Mutex::default(),
             repair_attempts,
             batch_max,

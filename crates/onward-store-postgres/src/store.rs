@@ -5,10 +5,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::queue::load::KeyLoad;
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
 use onward_store::durable::{ClaimRun, Report, RestoreWork, RunOp, StartRun, encode_commit, encode_input};
 use onward_store::sync::random_u64;
@@ -26,7 +27,7 @@ use crate::connection::sql::Db;
 use crate::error::Outcome;
 use crate::notify::idle_cache::WorkKind;
 use crate::notify::listener;
-use crate::read::{list, reader};
+use crate::read::{list, queues, reader};
 use crate::repair::RepairAttempts;
 use crate::shared::ServerShared;
 use crate::stats::Stats;
@@ -370,6 +371,11 @@ impl Store for PostgresStore {
 
     fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
         self.shared.jobs.read_plainly(Urgency::Slow, async move |db| list::count_open(db).await)
+    }
+
+    fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
+        let jobs = &self.shared.jobs;
+        jobs.read_plainly(Urgency::Slow, async move |db| queues::list_keys(db, &namespace, queue.as_ref(), limit).await)
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {

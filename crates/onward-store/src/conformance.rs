@@ -8,6 +8,7 @@
 //! ```
 #![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
+mod deaths;
 mod differential;
 mod harness;
 mod invariants;
@@ -20,7 +21,8 @@ use std::sync::Arc;
 pub use crate::sync::block_on;
 use crate::{ManualClock, Store};
 
-pub use differential::{differential, differential_of_known_workers};
+pub use deaths::{Mortal, limits_hold_over_deaths};
+pub use differential::{differential, differential_of_known_workers, differential_of_limits};
 pub use harness::{Harness, HeldRun};
 pub use random::random_operations;
 
@@ -43,6 +45,11 @@ pub trait Subject: Send {
     ///
     /// The caller must have dropped every store that [`Subject::store`] returned.
     fn reopen(&mut self) {}
+
+    /// Returns the number of databases among which it divides runs, and with them the limits of queues.
+    fn databases(&self) -> u32 {
+        1
+    }
 }
 
 /// A store whose data is lost when it is closed.
@@ -187,6 +194,25 @@ suite! { $
         a_result_for_a_closed_run_is_stale,
         a_quarantined_task_is_listed_and_can_be_retried,
         tasks_are_listed_in_the_order_they_were_scheduled,
+    }
+    queues {
+        a_queue_never_runs_more_than_its_limit,
+        a_key_never_runs_more_than_its_limit,
+        a_slot_is_freed_however_its_task_ends,
+        the_end_of_a_run_frees_all_its_slots,
+        a_task_holds_the_slots_that_it_needs,
+        slots_count_for_the_key,
+        a_task_that_needs_too_many_slots_is_refused,
+        a_task_that_needs_more_than_a_lowered_limit_runs_alone,
+        keys_of_a_queue_take_turns,
+        tasks_of_a_key_go_by_rank,
+        a_rate_holds_over_restarts,
+        a_paused_queue_hands_out_nothing,
+        a_full_queue_refuses_standalone_tasks,
+        limits_are_those_of_the_queue_and_namespace,
+        keys_are_listed_with_what_waits_and_runs,
+        holders_never_exceed_a_limit_and_no_slot_is_lost,
+        the_check_of_holders_notices_one_too_many,
     }
     bookkeeping {
         every_way_of_asking_agrees_with_a_bookkeeper,

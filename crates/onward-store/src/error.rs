@@ -49,6 +49,13 @@ error_enum! {
         Damaged { why: String } => StoreDamaged,
         #[error("a payload of {bytes} bytes is over the limit of {max}")]
         PayloadTooLarge { bytes: usize, max: usize } => PayloadTooLarge,
+        /// The caller may retry once tasks of the queue have ended.
+        #[error("queue {} is full: it may have {depth_max} waiting tasks", queue.as_ref().map_or("default", |queue| queue.as_str()))]
+        QueueFull { queue: Option<Name>, depth_max: u64 } => QueueFull,
+        #[error("the task needs {slots} slots, and `{field}` of queue {} is {limit}", queue.as_ref().map_or("default", |queue| queue.as_str()))]
+        TooManySlots { queue: Option<Name>, slots: u32, field: &'static str, limit: u32 } => SlotsInvalid,
+        #[error("queue limit `{field}` is less than the number of databases, {count}")]
+        LimitTooSmall { field: &'static str, count: u32 } => QueueInvalid,
         #[error("the disk is full")]
         DiskFull => DiskFull,
         #[error("{path} is in use by this or another process")]

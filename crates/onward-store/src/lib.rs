@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::memo::kept_for;
+use onward_core::queue::load::KeyLoad;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
@@ -119,8 +120,8 @@ pub trait Store: Send + Sync {
     /// Ends a lease whose worker is gone, before its session expires. Such losses in a row pause a run (CW1).
     fn lose_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
 
-    /// Leases up to `limit` visible tasks of one namespace and the given kinds, by priority, then oldest first (L9, S6); sharded
-    /// stores order as for runs. Recorded attempts are appended in the same write (K7).
+    /// Leases up to `limit` visible tasks of one namespace and the given kinds (L9, S6), by rank (L21); keys of a queue take turns,
+    /// within its limits (QL1 to QL6). Sharded stores order as for runs. Recorded attempts are appended in the same write (K7).
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>>;
 
     /// Applies a worker's report on a task it holds; the outcome becomes an input of the task's run in the same write.
@@ -234,6 +235,10 @@ pub trait Store: Send + Sync {
     /// Counts the open tasks of each queue and kind; the default queue first, then by name.
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>>;
 
+    /// Returns the keys of a queue with open tasks, up to a limit: those with the longest wait first, then those that only have
+    /// running tasks, by name.
+    fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>>;
+
     /// Counts the open runs by kind and status, and the open tasks by queue and kind, in all namespaces. Reads no closed runs.
     fn count_open(&self) -> StoreFuture<'_, OpenCounts>;
 
@@ -298,6 +303,8 @@ pub struct OpenCounts {
     pub runs: BTreeMap<(Name, Status), u64>,
     /// Ordered as by [`Store::count_tasks`].
     pub tasks: Vec<TaskCount>,
+    /// The settings of the queues of all namespaces, as rows of kinds.
+    pub settings: Vec<KindSchemas>,
 }
 
 impl OpenCounts {
@@ -305,6 +312,10 @@ impl OpenCounts {
     pub fn add(&mut self, other: OpenCounts) {
         other.runs.into_iter().for_each(|(key, count)| *self.runs.entry(key).or_default() += count);
         self.tasks = sum_tasks(std::mem::take(&mut self.tasks).into_iter().chain(other.tasks));
+        // Each database has the whole limits, and which part of them is its own.
+        self.settings.extend(other.settings);
+        self.settings.sort_by(|a, b| a.key().cmp(&b.key()));
+        self.settings.dedup_by(|later, first| later.key() == first.key());
     }
 }
 
@@ -494,6 +505,8 @@ pub enum Change {
     OutboxGrew,
     /// Another process appended to a run; `ends` if that closed its log.
     Elsewhere { run: RunKey, ends: bool },
+    /// Limits of a queue keep tasks back that a worker could take.
+    HeldBack { namespace: Namespace, queue: Option<Name> },
     /// Another process left a claimable run or task in this namespace.
     WorkElsewhere { namespace: Namespace },
     /// A broadcast of [`Store::broadcast`].

@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::queue::load::KeyLoad;
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::durable::{ClaimRun, Report, RestoreWork, StartRun};
 use crate::sync::lock;
@@ -222,6 +223,10 @@ impl Store for MemoryStore {
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
         Box::pin(async move { Ok(self.read(|state| state.open_task_counts(&namespace))) })
+    }
+
+    fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
+        Box::pin(async move { Ok(self.read(|state| state.queue_keys(&namespace, queue.as_ref(), limit, self.clock.now()))) })
     }
 
     fn count_open(&self) -> StoreFuture<'_, OpenCounts> {

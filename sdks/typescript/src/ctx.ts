@@ -42,6 +42,10 @@ export type Effect = "pure" | "keyed" | "at_least_once" | "at_most_once";
 
 /** Options of {@link Ctx.task}. */
 export interface TaskOptions extends TaskDefaults {
+  /** The tenant or account whose limits and share of the queue apply. */
+  key?: string;
+  /** How many slots of its queue and key an attempt holds; one by default. */
+  slots?: number;
   idempotencyKey?: string;
   /** The task reports costs, so it does not start when the budget is exhausted. */
   costs?: boolean;
@@ -605,6 +609,8 @@ export function taskArguments(kind: string, input: unknown, options: TaskOptions
     kind,
     input: input ?? null,
     ...taskDefaults(options),
+    key: options.key,
+    slots: options.slots,
     idempotency_key: options.idempotencyKey,
     costs: options.costs,
     class: options.effect,

@@ -74,6 +74,8 @@ arguments! {
         input: Raw,
         id: Option<String>,
         queue: Option<String>,
+        key: Option<String>,
+        slots: Option<u32>,
         priority: Option<i32>,
         retry: Option<Retry>,
         timeout_ms: Option<u64>,

@@ -62,11 +62,14 @@ pub(super) fn task(caller: &Caller<'_>, arguments: TaskArguments) -> Result<Call
     let class = arguments.class.as_deref().map(effect_class).transpose()?;
     let is_agent = caller.code.is_agent();
     caller.wait(|ctx, _| {
-        let TaskArguments { kind, input, queue, priority, retry: policy, idempotency_key, costs, memo, .. } = arguments;
+        let TaskArguments { kind, input, queue, key, slots, priority, retry: policy, idempotency_key, costs, memo, .. } =
+            arguments;
         // The effect class of an agent's task is recorded with each attempt; that of a workflow's only if it is given.
         let task: TaskCall<Raw> = if is_agent { ctx.task(kind.as_str(), &input) } else { Ctx::task(ctx, kind.as_str(), &input) };
         let ms = Duration::from_millis;
         let task = queue.iter().fold(task, |task, queue| task.queue(queue));
+        let task = key.iter().fold(task, |task, key| task.key(key));
+        let task = slots.into_iter().fold(task, TaskCall::slots);
         let task = priority.into_iter().fold(task, TaskCall::priority);
         let task = policy.into_iter().fold(task, |task, policy| task.retry(retry(policy)));
         let task = arguments.timeout_ms.into_iter().fold(task, |task, timeout| task.timeout(ms(timeout)));

@@ -1,8 +1,11 @@
-//! `onward queue …`: lists task queues, lists and retries quarantined tasks, lists and reopens rate-limited keys.
+//! `onward queue …`: lists task queues and changes their settings, lists and retries quarantined tasks, lists and reopens
+//! rate-limited keys.
+
+mod settings;
 
 use anyhow::Result;
-use clap::Subcommand;
-use onward_core::api::{QueueInfo, TaskQuery, TaskRequest, TasksReply};
+use clap::{Args, Subcommand};
+use onward_core::api::{QueueInfo, QueuesReply, TaskQuery, TaskRequest, TasksReply};
 use onward_core::{Name, Timestamp};
 use onward_runtime::CallRef;
 use serde::Deserialize;
@@ -18,6 +21,28 @@ pub enum QueueCommand {
     /// List queues with their tasks, the oldest task and the number of workers
     #[command(visible_alias = "ls")]
     List,
+    /// Show a queue with its settings and the keys whose tasks wait
+    Show {
+        /// Name of the queue; `default` is the default queue
+        queue: String,
+    },
+    /// Change settings of a queue; others stay as they are
+    Set(SetArgs),
+    /// Stop handing out tasks of a queue; running ones continue
+    Pause {
+        /// Name of the queue; `default` is the default queue
+        queue: String,
+    },
+    /// Hand out tasks of a paused queue again
+    Resume {
+        /// Name of the queue; `default` is the default queue
+        queue: String,
+    },
+    /// Remove all settings of a queue
+    Reset {
+        /// Name of the queue; `default` is the default queue
+        queue: String,
+    },
     /// List quarantined tasks: those that lost too many workers
     Quarantined,
     /// Put a quarantined task back on its queue
@@ -34,6 +59,31 @@ pub enum QueueCommand {
     },
 }
 
+/// Settings to change. A limit of `none` is removed.
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// Name of the queue; `default` is the default queue
+    pub queue: String,
+    /// Maximum number of its tasks that run at a time, or `none`
+    #[arg(long, value_name = "N")]
+    pub concurrency: Option<String>,
+    /// Maximum number of tasks of one key that run at a time, or `none`
+    #[arg(long, value_name = "N")]
+    pub key_concurrency: Option<String>,
+    /// Starts in a period, as `100/1m`, or `none`
+    #[arg(long, value_name = "N/PERIOD")]
+    pub rate: Option<String>,
+    /// Starts of one key in a period, as `100/1m`, or `none`
+    #[arg(long, value_name = "N/PERIOD")]
+    pub key_rate: Option<String>,
+    /// Number of waiting tasks at which it takes no further standalone task, or `none`; 0 drains the queue
+    #[arg(long, value_name = "N")]
+    pub depth: Option<String>,
+    /// Weight of a key, as `KEY=N`; 1 removes it. May be repeated
+    #[arg(long, value_name = "KEY=N")]
+    pub weight: Vec<String>,
+}
+
 #[derive(Deserialize)]
 struct RateLimitLine {
     kind: String,
@@ -43,6 +93,11 @@ struct RateLimitLine {
 pub async fn execute(command: QueueCommand, global: &Global) -> Result<()> {
     match command {
         QueueCommand::List => list(global).await,
+        QueueCommand::Show { queue } => settings::show(&queue, global).await,
+        QueueCommand::Set(args) => settings::set(args, global).await,
+        QueueCommand::Pause { queue } => settings::pause(&queue, true, global).await,
+        QueueCommand::Resume { queue } => settings::pause(&queue, false, global).await,
+        QueueCommand::Reset { queue } => settings::reset(&queue, global).await,
         QueueCommand::Quarantined => quarantined(global).await,
         QueueCommand::Retry { id } => {
             let connection = Connection::to_write(global).await?;
@@ -94,14 +149,14 @@ pub fn queue_name(queue: &Option<Name>) -> &str {
 
 async fn list(global: &Global) -> Result<()> {
     let connection = Connection::to_read(global).await?;
-    let queues = connection.list_queues(connection.namespace.clone()).await?.queues;
+    let QueuesReply { queues, settings } = connection.list_queues(connection.namespace.clone()).await?;
     let mut table = TextTable::new(&["QUEUE", "KIND", "QUEUED", "RUNNING", "QUARANTINED", "OLDEST", "WORKERS"]);
     let now = time::now();
     for QueueInfo { count, workers } in &queues {
         let (queue, oldest) = (queue_name(&count.queue), count.oldest_at.map_or("-".to_owned(), |at| time::ago(at, now)));
         table.row(cells![queue, count.kind, count.queued, count.running, count.quarantined, oldest, workers]);
     }
-    global.show_table(&Queues::from(&*queues), table, "no queues: no tasks and no workers for tasks")
+    global.show_table(&Queues::from((&*queues, &*settings)), table, "no queues: no tasks and no workers for tasks")
 }
 
 async fn quarantined(global: &Global) -> Result<()> {

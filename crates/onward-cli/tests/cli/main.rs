@@ -24,6 +24,7 @@ mod moving;
 mod once;
 mod over;
 mod pressure;
+mod queues;
 mod replay;
 mod schedule;
 mod servers;

@@ -1,5 +1,6 @@
 //! Requests and replies about tasks and queues.
 
+use super::QueueLimits;
 use crate::task::{Task, TaskCount, TaskId, TaskOptions};
 use crate::{Failure, Name, Namespace, Payload, RunHead, RunKey, Timestamp, message, numbered};
 
@@ -130,7 +131,11 @@ message! {
         2 => missing: Vec<String>,
     }
 
-    pub struct QueuesReply { 1 => queues: Vec<QueueInfo> }
+    pub struct QueuesReply {
+        1 => queues: Vec<QueueInfo>,
+        /// The settings of queues that have some.
+        2 => settings: Vec<QueueLimits>,
+    }
 
     /// The tasks of a queue, and the number of its workers.
     pub struct QueueInfo {

@@ -110,6 +110,12 @@ macro_rules! with_verbs {
             retry_task RetryTask(TaskRequest) -> DoneReply, Operate;
             /// Lists the queues of a namespace with their tasks and the number of their workers.
             list_queues ListQueues(NamespaceRequest) -> QueuesReply, Read;
+            /// Reads a queue as a whole, with its settings and the keys whose tasks wait in it.
+            read_queue ReadQueue(QueueRequest) -> QueueView, Read;
+            /// Replaces the settings of a queue; they apply to the next claim of every server.
+            put_queue PutQueue(PutQueueRequest) -> QueueView, Operate;
+            /// Removes the settings of a queue, and with them its limits.
+            delete_queue DeleteQueue(QueueRequest) -> DoneReply, Operate;
             /// Stores a document as the current version of its flow. Nothing is stored if it has errors.
             put_flow PutFlow(PutFlowRequest) -> PutFlowReply, Work;
             /// Lists flows, or the versions of one.

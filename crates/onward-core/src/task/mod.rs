@@ -126,7 +126,7 @@ message! {
     pub struct TaskOptions {
         /// Absent for the default queue.
         1 => queue: Option<Name>,
-        /// Higher goes first; 0 by default.
+        /// Higher goes first, 0 by default; one level is worth a minute of waiting.
         #[serde(with = "priority_text")]
         2 => priority: Option<i32>,
         /// One attempt by default.
@@ -150,6 +150,12 @@ message! {
         /// The options that the call did not set and its kind has a default for (KD1).
         #[serde(skip_serializing_if = "Vec::is_empty")]
         11 => from_kind: Vec<String>,
+        /// The key whose limits and share of the queue apply to the task.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        12 => key: Option<Name>,
+        /// How many slots of its queue, and of its key, an attempt holds; one by default (QL8).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        13 => slots: Option<u32>,
     }
 }
 
@@ -170,6 +176,16 @@ impl TaskOptions {
     /// Returns the priority, or the built-in default.
     pub fn priority(&self) -> i32 {
         self.priority.unwrap_or_default()
+    }
+
+    /// Returns the key as a column has it: empty if there is none.
+    pub fn key_text(&self) -> &str {
+        self.key.as_ref().map_or("", Name::as_str)
+    }
+
+    /// Returns the number of slots that an attempt holds, or the built-in default.
+    pub fn slots(&self) -> u32 {
+        self.slots.unwrap_or(1).max(1)
     }
 
     /// Returns the retry policy, or the built-in default.
@@ -292,6 +308,9 @@ message! {
         /// lost (K9).
         #[serde(default)]
         21 => uncounted_attempts: u32,
+        /// Why it is never handed out: it is quarantined, and ends with this failure at its next expiry (QL8).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        22 => refused: Option<Failure>,
     }
 }
 
@@ -348,7 +367,13 @@ impl Task {
             paused_ms: 0,
             ends_run: false,
             uncounted_attempts: 0,
+            refused: None,
         }
+    }
+
+    /// Refuses a new task: it ends with the failure at its next expiry, without an attempt.
+    pub fn refuse(&mut self, failure: Failure) {
+        (self.state, self.refused) = (TaskState::Quarantined, Some(failure));
     }
 
     /// Returns the number of the attempt without those that do not count against the retry limit.
@@ -437,6 +462,11 @@ impl Task {
     /// Returns true if an attempt may begin at `now`.
     pub fn may_be_claimed(&self, now: Timestamp) -> bool {
         self.waits_its_turn() && self.visible_at <= now
+    }
+
+    /// Returns the position of the task among those of its queue and key (QL6).
+    pub fn rank(&self) -> i64 {
+        crate::queue::rank(self.options.priority(), self.visible_at)
     }
 
     /// Returns true if the task is queued and its run is not paused.
@@ -532,7 +562,7 @@ impl Task {
         let after = |start: Option<Timestamp>, span: Option<u64>| Some(start?.after(Duration::from_millis(span?)));
         let total = self.timeout_since_scheduled(options.total_timeout_ms);
         let own = match self.state {
-            TaskState::Quarantined => None,
+            TaskState::Quarantined => self.refused.as_ref().map(|_| self.visible_at),
             TaskState::Queued if self.first_started_at.is_none() => self.timeout_since_scheduled(options.queued_timeout_ms),
             TaskState::Queued => None,
             TaskState::Leased => [
@@ -574,6 +604,9 @@ impl Task {
         }
         let passed =
             |start: Timestamp, span: Option<u64>| span.is_some_and(|span| start.after(Duration::from_millis(span)) <= now);
+        if let Some(failure) = self.refused.take() {
+            return self.end(failure); // QL8
+        }
         let options = &self.options;
         if self.state == TaskState::Leased && self.is_at_most_once() {
             return self.end(self.outcome_unknown("its worker did not report a result in time")); // K6
@@ -645,7 +678,7 @@ impl Task {
     /// for a rate limit.
     pub fn retry(&mut self, now: Timestamp) -> Result<(), NotQuarantined> {
         match self.state {
-            TaskState::Quarantined => self.lost_workers = 0,
+            TaskState::Quarantined if self.refused.is_none() => self.lost_workers = 0,
             _ if self.waits_for_rate_limit(now) => {}
             _ => return Err(NotQuarantined),
         }

@@ -114,7 +114,16 @@ impl Runtime {
                 self.retry_task(&CallRef::parse(&of.namespace, &of.task)?).await?;
                 Reply::RetryTask(DoneReply {})
             }
-            Call::ListQueues(of) => Reply::ListQueues(QueuesReply { queues: self.list_queues(&of.namespace).await? }),
+            Call::ListQueues(of) => {
+                let settings = self.list_queue_settings(&of.namespace).await?;
+                Reply::ListQueues(QueuesReply { queues: self.list_queues(&of.namespace).await?, settings })
+            }
+            Call::ReadQueue(of) => Reply::ReadQueue(self.read_queue(&of.namespace, of.queue).await?),
+            Call::PutQueue(of) => Reply::PutQueue(self.put_queue(of).await?),
+            Call::DeleteQueue(of) => {
+                self.delete_queue(&of.namespace, of.queue.as_ref()).await?;
+                Reply::DeleteQueue(DoneReply {})
+            }
             Call::PutFlow(of) => Reply::PutFlow(self.put_flow(of).await?),
             Call::ListFlows(of) => Reply::ListFlows(FlowsReply { flows: self.list_flows(&of).await? }),
             Call::InvalidateMemos(of) => Reply::InvalidateMemos(self.invalidate_memos(of).await?),

@@ -33,6 +33,9 @@ impl Runtime {
         if let Some(key) = &options.idempotency_key {
             check_id("idempotency key", key)?;
         }
+        if options.slots == Some(0) {
+            return Err(RuntimeError::NoSlots);
+        }
         if kind.as_str().starts_with(TASK_KIND_PREFIX) {
             return Err(RuntimeError::KindReserved { kind });
         }
@@ -47,7 +50,8 @@ impl Runtime {
         self.check_input(&key, (true, kind, None), &started.input).await?;
         let mut run = NewRun { key, started, signal: None };
         self.fill_start(&mut run).await;
-        Ok(self.store().start_run(run, None).await?)
+        let started = self.store().start_run(run, None).await;
+        Ok(started.inspect_err(|error| self.counts().task_refused(error))?)
     }
 
     /// Reads a standalone task. Fails with `task_not_found` if the run is none.

@@ -15,6 +15,7 @@ use crate::stream::Streams;
 use crate::stream::emits::Emits;
 use crate::stream::feed::Feed;
 use crate::stream::live::Live;
+use crate::worker::held_back::HeldBack;
 use crate::worker::inbox::Inboxes;
 use crate::worker::profile::Workers;
 use crate::worker::rate_limits::ClosedLimits;
@@ -34,6 +35,7 @@ pub(crate) struct Hub {
     pub broadcast: Broadcast,
     pub streams: Streams,
     pub closed: ClosedLimits,
+    pub held_back: HeldBack,
 }
 
 impl Listener for Hub {
@@ -58,6 +60,7 @@ impl Listener for Hub {
                 self.feed.touched(run);
                 self.watches.notify_remote_append(run, *ends);
             }
+            Change::HeldBack { namespace, .. } => self.held_back.note(namespace),
             Change::WorkElsewhere { namespace } => self.workers.wake(Some(namespace)),
             Change::Broadcast { message } => self.receive(message),
             Change::Missed => {

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use onward_core::internal::InternalRuns;
+use onward_core::queue::QUEUE_KIND_PREFIX;
 use onward_core::{
     DEFAULTS_KIND_PREFIX, FLOW_KIND_PREFIX, KindDefaults, KindSchemas, Name, NamedSchema, Namespace, Payload, RunKey,
     TASK_KIND_PREFIX, Timestamp, is_internal_task,
@@ -300,6 +301,9 @@ impl Runtime {
                 note_flow(&mut known.flows, schemas);
                 continue;
             }
+            if schemas.queue.is_some() {
+                continue; // read by the stores
+            }
             if let Some(kind) = defaults_kind(&schemas) {
                 known.defaults.insert(kind, schemas.defaults.map(|defaults| *defaults).unwrap_or_default());
                 continue;
@@ -329,9 +333,9 @@ pub(crate) fn is_reserved(kind: &Name) -> bool {
     kind.as_str().starts_with(TASK_KIND_PREFIX) || InternalRuns::of_kind(kind).is_some() || is_definition(kind)
 }
 
-/// Returns true for the names under which definitions of flows and defaults are stored.
+/// Returns true for the names under which definitions of flows, defaults and settings of queues are stored.
 pub(crate) fn is_definition(kind: &Name) -> bool {
-    [FLOW_KIND_PREFIX, DEFAULTS_KIND_PREFIX].iter().any(|prefix| kind.as_str().starts_with(prefix))
+    [FLOW_KIND_PREFIX, DEFAULTS_KIND_PREFIX, QUEUE_KIND_PREFIX].iter().any(|prefix| kind.as_str().starts_with(prefix))
 }
 
 /// Notes a stored definition; the newest one is current, unless it was imported (DF2).

@@ -333,6 +333,9 @@ impl WorkerConnection for LocalConnection {
                 let took = self.runtime().clock().now().0.saturating_sub(began_at.0);
                 self.runtime().counts().task_durations.observe(DURATION_BOUNDS, took);
             }
+            if ends && self.runtime().hub().held_back.take(&id.run.namespace) {
+                self.runtime().hub().workers.wake_for_tasks(&id.run.namespace);
+            }
             if is_empty && answer.is_ok() {
                 self.runtime().counts().empty_answers.one(); // a repeated report is counted once
             }

@@ -1,6 +1,7 @@
 //! Workers: their connections, what they may take, what they hold.
 
 pub(crate) mod connection;
+pub(crate) mod held_back;
 pub(crate) mod inbox;
 pub(crate) mod list;
 pub(crate) mod local;

@@ -227,6 +227,15 @@ impl Workers {
         });
     }
 
+    /// Wakes the workers of one namespace, because there may be tasks.
+    pub fn wake_for_tasks(&self, namespace: &Namespace) {
+        self.each(|worker| {
+            if worker.profile.namespace == *namespace {
+                worker.tasks.want();
+            }
+        });
+    }
+
     pub fn appended(&self, head: &RunHead, record: &Record) {
         self.each(|worker| worker.held.appended(head, record));
     }

@@ -12,6 +12,7 @@ pub(crate) mod flows;
 pub(crate) mod kinds;
 pub(crate) mod memos;
 pub(crate) mod operations;
+pub(crate) mod queues;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod servers;

@@ -1,5 +1,4 @@
-//! Tasks: standalone ones (`/v1/tasks`), open ones of all runs, their queues (`/v1/queues`) and rate-limited keys
-//! (`/v1/rate-limits`).
+//! Tasks: standalone ones (`/v1/tasks`), open ones of all runs, and rate-limited keys (`/v1/rate-limits`).
 
 use onward_core::api::{Blocker, StartTaskRequest, TaskRequest, TaskStatus, TaskView, verb};
 use onward_core::task::{RetryPolicy, TaskOptions, TaskState};
@@ -9,7 +8,7 @@ use onward_store::{Gaps, TaskQuery};
 
 use super::prelude::*;
 use super::runs;
-use crate::http::documents::{OneBlocker, OpenTasks, Outcome, Partly, Queues};
+use crate::http::documents::{OneBlocker, OpenTasks, Outcome, Partly};
 use crate::new_id;
 
 bodies! {
@@ -19,7 +18,11 @@ bodies! {
         /// A repeat with the same id, kind and input returns the existing task.
         id: Option<String> as Option<Name>,
         queue: Option<String> as Option<Name>,
-        /// Higher priorities first.
+        /// Its limits and its share of the queue apply to the task.
+        key: Option<String> as Option<Name>,
+        /// How many slots of its queue and key an attempt holds; one by default.
+        slots: Option<u32>,
+        /// Higher priorities first; one level is worth a minute of waiting.
         priority: Option<i32>,
         /// Maximum number of attempts, or a retry policy.
         retry: Option<RetryBody>,
@@ -109,6 +112,10 @@ documents! {
         /// Number of attempts begun.
         attempts: u32 = of.0.attempts,
         queue: Option<&'a Name> = of.0.options.queue.as_ref(),
+        /// The key whose limits and share of the queue apply.
+        key: Option<&'a Name> = of.0.options.key.as_ref(),
+        /// How many slots of its queue and key an attempt holds.
+        slots: u32 = of.0.options.slots(),
         priority: i32 = of.0.options.priority(),
         input: &'a Payload = &of.0.input,
         progress: Option<&'a Payload> = of.0.progress.as_ref(),
@@ -154,6 +161,8 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         class: None,
         costs: body.costs,
         from_kind: Vec::new(),
+        key: body.key.map(Name::new).transpose()?,
+        slots: body.slots,
     };
     let task = RunKey::new(request.by.namespace.clone(), id);
     let start = StartTaskRequest { task, kind: kind.clone(), input: payload(body.input), options, trace: None };
@@ -176,12 +185,6 @@ pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
 pub(crate) async fn result(request: Request) -> Result<Response, Problem> {
     request.server.runtime().read_task(&request.key()?).await?;
     runs::result(request).await
-}
-
-/// Handles `GET /v1/queues`.
-pub(crate) async fn queues(request: Request) -> Result<Response, Problem> {
-    let reply = request.execute::<verb::ListQueues>(request.by.namespace.clone().into()).await?;
-    Ok(json(StatusCode::OK, &Queues::from(&*reply.queues)))
 }
 
 /// Handles `GET /v1/tasks`.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::api::{Appended, AppendedEntry, BlockReason, Blocker, DeletedRun, EntryPage, QueueInfo};
+use onward_core::api::{Appended, AppendedEntry, BlockReason, Blocker, DeletedRun, EntryPage, QueueInfo, QueueLimits};
 use onward_core::budget::Budget;
 use onward_core::doing::{Doing, doing};
 use onward_core::event::{ParentLink, RunPaused};
@@ -138,8 +138,10 @@ documents! {
     }
 
     /// Queues of a namespace.
-    pub struct Queues<'a> as QueueList(queues: &'a [QueueInfo]) {
-        queues: Vec<Queue<'a>> = queues.iter().map(Queue::from).collect(),
+    pub struct Queues<'a> as QueueList(of: (&'a [QueueInfo], &'a [QueueLimits])) {
+        queues: Vec<Queue<'a>> = of.0.iter().map(Queue::from).collect(),
+        /// The queues with settings, also those without tasks and workers.
+        settings: &'a [QueueLimits] = of.1,
     }
 
     struct Queue<'a> as QueueInfo(queue: &'a QueueInfo) {

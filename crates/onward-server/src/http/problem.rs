@@ -125,8 +125,18 @@ struct ProblemDocument<'a> {
     hint: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_index: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "<[Violation]>::is_empty")]
     violations: &'a [Violation],
+}
+
+/// Seconds after which a request that a full queue refused may be repeated: workers that have room claim within a second.
+const FULL_QUEUE_WAIT_S: u16 = 1;
+
+/// Returns when a refused request may succeed, if that is known.
+fn retry_after_s(code: &str) -> Option<u16> {
+    (code == ErrorCode::QueueFull.as_str()).then_some(FULL_QUEUE_WAIT_S)
 }
 
 impl Problem {
@@ -151,7 +161,8 @@ pub fn to_json(code: &str, detail: &str, hint: Option<&str>) -> String {
 fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64>, violations: &[Violation]) -> String {
     let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).as_u16();
     let (r#type, title) = (format!("urn:onward:error:{code}"), code.replace('_', " "));
-    let document = ProblemDocument { r#type, title, status, detail, code, hint, next_index, violations };
+    let retry_after_ms = retry_after_s(code).map(|seconds| u64::from(seconds) * 1_000);
+    let document = ProblemDocument { r#type, title, status, detail, code, hint, next_index, retry_after_ms, violations };
     serde_json::to_string(&document).expect("a problem serializes")
 }
 
@@ -197,6 +208,9 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = (self.status, self.to_json()).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = retry_after_s(self.code) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

@@ -10,8 +10,8 @@ use onward_core::api::verb;
 
 use crate::auth::{Scope, session};
 use crate::handlers::{
-    approvals, attachments, bulk, claims, entries, external, flows, kinds, memos, operations, runs, schedules, servers, tasks,
-    transfer,
+    approvals, attachments, bulk, claims, entries, external, flows, kinds, memos, operations, queues, runs, schedules, servers,
+    tasks, transfer,
 };
 use crate::http::diagnosis;
 use crate::http::problem::Problem;
@@ -314,8 +314,15 @@ routes! {
         => [200 "Open tasks, in the order in which they were scheduled" JSON "OpenTasks"];
     POST "/v1/tasks/{id}/retry" retryTask [verb RetryTask] tasks::retry, "Put a quarantined task back on its queue"
         => [204 "The task is queued again"];
-    GET "/v1/queues" listQueues [verb ListQueues] tasks::queues, "List queues with their tasks and workers"
+    GET "/v1/queues" listQueues [verb ListQueues] queues::list, "List queues with their tasks, workers and settings"
         => [200 "Every queue with tasks or workers, by kind" JSON "QueueList"];
+    GET "/v1/queues/{id}" getQueue [verb ReadQueue] queues::show, "Show a queue with its settings and keys"
+        => [200 "The queue; `default` is the default queue" JSON "QueueView"];
+    PUT "/v1/queues/{id}" putQueue [verb PutQueue] queues::put, "Replace the settings of a queue"
+        <- JSON "PutQueue"
+        => [200 "The queue with its new settings" JSON "QueueView"];
+    DELETE "/v1/queues/{id}" deleteQueue [verb DeleteQueue] queues::delete, "Remove the settings of a queue"
+        => [204 "It has no limits any more"];
     GET "/v1/rate-limits" listRateLimits [scope Read] tasks::rate_limits, "List kinds of tasks that are rate-limited"
         => [200 "The rate-limited kinds of the namespace, with the end of each limit" JSON "RateLimitList"];
     POST "/v1/rate-limits/reopen" reopenRateLimit [scope Operate] tasks::reopen_rate_limit,

@@ -139,6 +139,8 @@ impl Metrics {
         ] {
             page.counter(name, help, count.value());
         }
+        let refused = [("full", counts.tasks_over_depth.value()), ("slots", counts.tasks_over_slots.value())];
+        page.labeled("onward_queue_refused_total", "Standalone tasks that their queue refused, by reason", "reason", refused);
         let help = "Results of steps, tasks and children that replays took from the log instead of repeating the effect";
         page.counter("onward_resume_duplicates_prevented_total", help, runtime.results_replayed());
         for (name, help, bounds, unit, histogram) in [

@@ -1,6 +1,6 @@
 //! Authorization of verbs: scope, namespace, bounds of kinds, budget ceilings and page sizes, before the runtime is called.
 
-use onward_core::api::{Call, Target, verb};
+use onward_core::api::{Call, PutQueueRequest, QueueRequest, Target, verb};
 use onward_core::conversation::is_callers_role;
 use onward_core::{Name, RunKey};
 use onward_runtime::{CallContext, CallRef, RuntimeError};
@@ -65,6 +65,12 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
             by.caller.bounds.check_kind(&start.kind)?;
             by.caller.bounds.check_queue(start.options.queue.as_ref().map_or("", Name::as_str))?;
             start.trace = start.trace.take().or_else(trace);
+        }
+        Call::ReadQueue(of) => by.caller.bounds.check_queue(of.queue.as_ref().map_or("", Name::as_str))?,
+        // Settings concern tasks of every kind.
+        Call::PutQueue(PutQueueRequest { queue, .. }) | Call::DeleteQueue(QueueRequest { queue, .. }) => {
+            by.caller.bounds.check_queue(queue.as_ref().map_or("", Name::as_str))?;
+            by.caller.bounds.check_filter(None)?;
         }
         // A memo may have results of every kind.
         Call::InvalidateMemos(_) => by.caller.bounds.check_filter(None)?,

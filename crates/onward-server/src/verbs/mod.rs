@@ -10,7 +10,7 @@ use onward_core::api::{
     ActiveReply, AskReply, Call, ChangeRequest, DecideRequest, DriveReply, DriveRequest, LogPage, Reply, ResumeAgentReply,
     ResumeAgentRequest, Signal, StreamPage, WorkersReply,
 };
-use onward_core::{ErrorCode, Namespace, RunKey};
+use onward_core::{ErrorCode, Name, Namespace, RunKey};
 use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError};
 use onward_store::payloads;
 use onward_wire::worker::ServerFrame;
@@ -65,6 +65,9 @@ pub(crate) async fn execute(server: &Server, by: &Principal, mut call: Call) -> 
         Some((run, generation)) => may_operate(server, by, &run, generation).await,
         None => false,
     };
+    if let Reply::ListQueues(list) = &mut reply {
+        list.settings.retain(|of| by.caller.bounds.check_queue(of.queue.as_ref().map_or("", Name::as_str)).is_ok()); // BK2
+    }
     if !may_see_all {
         diagnosis::hide_in_reply(&mut reply); // DG1
     }

@@ -93,6 +93,19 @@ async fn what_a_body_names_is_of_the_keys_kinds_and_queues() {
     refuse(&night, "/v1/tasks", json!({"kind": "mail"})).await;
     refuse(&night, "/v1/tasks", json!({"kind": "mail", "queue": "day"})).await;
     locked.send(&night, "POST", "/v1/tasks", &json!({"kind": "mail", "queue": "night"}).to_string()).await.expect(201);
+    for (method, body) in [("GET", ""), ("PUT", "{}"), ("DELETE", "")] {
+        for queue in ["day", "default"] {
+            locked.send(&night, method, &format!("/v1/queues/{queue}"), body).await.problem(403, "not_allowed");
+        }
+    }
+    locked.send(&root, "PUT", "/v1/queues/day", &json!({"paused": true}).to_string()).await.expect(200);
+    locked.send(&night, "PUT", "/v1/queues/night", &json!({"paused": true}).to_string()).await.expect(200);
+    let listed = async |key: &ApiKey| {
+        let list: Value = serde_json::from_str(&locked.send(key, "GET", "/v1/queues", "").await.body).unwrap();
+        list["settings"].as_array().unwrap().iter().map(|of| of["queue"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&root).await, [json!("day"), json!("night")]);
+    assert_eq!(listed(&night).await, [json!("night")], "BK2");
 }
 
 /// Sends frames as a worker until a reply comes, and returns it.

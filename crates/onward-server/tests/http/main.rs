@@ -27,6 +27,7 @@ mod observing;
 mod operations;
 mod promise_keys;
 mod questions;
+mod queues;
 mod reflection;
 mod refusals;
 mod reopening;

@@ -19,7 +19,7 @@ use crate::file::wal;
 use crate::row::row_crc;
 
 /// The format that this program reads and writes.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// "Onwd": application id of the SQLite file.
 pub(crate) const APPLICATION_ID: u32 = 0x4f6e_7764;
@@ -36,11 +36,14 @@ const SQLITE_VERSION_MIN: i32 = 3_053_000;
 /// a second guard against two events with one index.
 ///
 /// `events.n` is the number of commits in the run's log up to this row and `last` the index of the latest of them, so that a
-/// run's head can be derived from its last row. Absent versions and queues are stored as the empty text, which no name can be.
+/// run's head can be derived from its last row. Absent versions, queues and keys are stored as the empty text, which no name can be.
 ///
 /// Every row has a checksum (I2): in `crc`, or in a checksummed blob that contains all that the columns contain (except
 /// `outbox.root`, which only delays the deletion of a run). All tables have row ids and all indexes have names, so that an index
 /// can be rebuilt from its table.
+///
+/// `queue_keys` has the starts of queues that count for their rates; it is not rebuilt, since no row matters for longer than a
+/// period.
 ///
 /// `attributes` repeats the attributes of heads for filters; `ledger` has the costs from logs and outlives them (LG4); `past`
 /// locates the logs of earlier generations.
@@ -56,8 +59,10 @@ CREATE TABLE idempotency(seq INTEGER PRIMARY KEY, root INTEGER NOT NULL, key TEX
   at INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE timers(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, due INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
-  kind TEXT NOT NULL, priority INTEGER NOT NULL, state INTEGER NOT NULL, visible INTEGER NOT NULL, due INTEGER,
-  data BLOB NOT NULL, blobs BLOB);
+  kind TEXT NOT NULL, qkey TEXT NOT NULL, priority INTEGER NOT NULL, state INTEGER NOT NULL, visible INTEGER NOT NULL,
+  due INTEGER, data BLOB NOT NULL, blobs BLOB, slots INTEGER NOT NULL);
+CREATE TABLE queue_keys(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, queue TEXT NOT NULL, qkey TEXT NOT NULL, data BLOB NOT NULL,
+  until INTEGER NOT NULL);
 CREATE TABLE waits(wk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL,
   kind INTEGER NOT NULL, requested INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
 CREATE TABLE outbox(id INTEGER PRIMARY KEY, root INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
@@ -106,9 +111,12 @@ pub(crate) const INDEXES: &[Index] = &[
     unique("timers_run", "timers", "rk, call_id"),
     plain("timers_due", "timers", "due, rk, call_id", ""),
     unique("tasks_run", "tasks", "rk, call_id"),
-    plain("tasks_ready", "tasks", "ns, queue, kind, priority DESC, visible, tk", "state = 0"),
+    plain("tasks_ready", "tasks", "ns, queue, kind, qkey, visible - priority * 60000, tk, slots", "state = 0"),
+    plain("tasks_held", "tasks", "ns, queue, qkey, slots", "state = 1"),
     plain("tasks_delayed", "tasks", "visible, tk", "state = 3"),
     plain("tasks_due", "tasks", "due, tk", "due IS NOT NULL"),
+    unique("queue_keys_key", "queue_keys", "ns, queue, qkey"),
+    plain("queue_keys_until", "queue_keys", "until", ""),
     unique("waits_run", "waits", "rk, call_id"),
     plain("waits_list", "waits", "ns, requested, id, call_id", ""),
     unique("outbox_id", "outbox", "id"),

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::internal::InternalRuns;
+use onward_core::queue::settings::settings_range;
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, KindSchemas, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, root_run};
@@ -278,7 +279,11 @@ pub(crate) fn count_open(db: &Connection, leases: &Leases) -> Result<OpenCounts,
         }
     }
     runs.retain(|_, count| *count > 0);
-    Ok(OpenCounts { runs, tasks: task_counts(db, "", [])? })
+    let (from, until) = settings_range();
+    let sql = "SELECT data FROM kinds WHERE task = 0 AND kind >= ?1 AND kind < ?2 ORDER BY ns, kind";
+    let settings = db.all(sql, [from, until], |row| row.get::<_, Vec<u8>>(0)).map_err(read_error)?;
+    let settings = settings.iter().map(|data| unseal("the settings of a queue", data)).collect::<Result<_, StoreError>>()?;
+    Ok(OpenCounts { runs, tasks: task_counts(db, "", [])?, settings })
 }
 
 pub(crate) fn count_tasks(db: &Connection, namespace: &Namespace) -> Result<Vec<TaskCount>, StoreError> {

@@ -5,4 +5,5 @@ pub(crate) mod heads;
 pub(crate) mod ledger;
 pub(crate) mod list;
 pub(crate) mod past;
+pub(crate) mod queues;
 pub(crate) mod reader;

@@ -1,6 +1,7 @@
 //! Tests of the parent module.
 
 use super::*;
+use crate::write::queues::{HELD, HELD_BY_KEY, NEXT_KEY, TASKS_OF_KEY};
 use crate::write::tasks::READY_TASKS;
 
 /// Returns SQLite's plan of a statement on empty tables; plans never depend on table contents.
@@ -18,6 +19,12 @@ fn a_claim_reads_no_row_of_another_namespace_kind_or_version() {
     let (next, own) = ("(ns,kind,version)>(?,?,?)", "ns=? AND kind=? AND version=? AND rk>?");
     assert_eq!(plan(NEXT_QUEUE), format!("SEARCH runs USING COVERING INDEX runs_pending ({next})"));
     assert_eq!(plan(PENDING_RUNS), format!("SEARCH runs USING COVERING INDEX runs_pending ({own})"));
-    let own = "ns=? AND queue=? AND kind=?";
-    assert_eq!(plan(READY_TASKS), format!("SEARCH tasks USING COVERING INDEX tasks_ready ({own})"));
+    let own = "ns=? AND queue=? AND kind=? AND qkey=?";
+    assert_eq!(plan(TASKS_OF_KEY), format!("SEARCH tasks USING INDEX tasks_ready ({own})"));
+    let next = "ns=? AND queue=? AND kind=? AND qkey>?";
+    assert_eq!(plan(NEXT_KEY), format!("SEARCH tasks USING COVERING INDEX tasks_ready ({next})"));
+    assert!(plan(HELD).contains("USING COVERING INDEX tasks_held (ns=? AND queue=?)"), "{}", plan(HELD));
+    let held = plan(HELD_BY_KEY);
+    assert!(held.contains("USING COVERING INDEX tasks_held (ns=? AND queue=? AND qkey=?)"), "{held}");
+    assert_eq!(plan(READY_TASKS), format!("SEARCH tasks USING INDEX tasks_ready ({own})"));
 }

@@ -672,7 +672,7 @@ fn classify(rowid: i64, mut values: Vec<Value>) -> Option<Row> {
         9 if is_event(columns) => "events",
         9 if sealed(7).is_some_and(|data| unseal::<Wait>("", data).is_ok()) => "waits",
         10 if summed(1..9) => "ledger",
-        12 if sealed(10).is_some_and(|data| unseal::<Task>("", data).is_ok()) => "tasks",
+        13 if sealed(11).is_some_and(|data| unseal::<Task>("", data).is_ok()) => "tasks",
         // Either copy of a run's key restores the other.
         17 if is_run(columns) || sealed(15).is_some_and(|data| unseal::<RunHead>("", data).is_ok()) => "runs",
         _ => return None,

@@ -7,6 +7,7 @@ pub(crate) mod counted;
 mod delete;
 pub(crate) mod maintenance;
 pub(crate) mod op;
+pub(crate) mod queues;
 mod rows;
 pub(crate) mod save;
 pub(crate) mod tasks;

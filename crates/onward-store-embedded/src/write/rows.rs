@@ -4,14 +4,16 @@
 //! ([`Writer::forget_runs`]).
 
 use onward_core::event::TaskAttemptEnded;
+use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
 use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::transfer::is_same_log;
-use onward_core::{CallId, Epoch, Index, Record, RunHead, RunKey, Status};
+use onward_core::{CallId, Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status};
 use onward_store::admission::TakenSlot;
 use onward_store::durable::Body;
 use onward_store::unit_of_work::{
-    Due, LoadedRun, QueuedTask, RowError, RowRequest, Rows, RunRef, Timer, WorkingSet, count_lost_worker, settle,
+    Due, KeyPage, LoadedRun, QueuedTask, RowError, RowRequest, Rows, RunRef, SharedQueue, Timer, WorkingSet, count_lost_worker,
+    settle,
 };
 use onward_store::{Appended, ClaimRuns, ClaimTasks, SESSION_DEFAULT, StoreError};
 use rusqlite::{Connection, params};
@@ -309,6 +311,51 @@ impl Rows for Writer<'_> {
 
     async fn ready_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<(TaskRow, Task)>> {
         self.claimable_tasks(request)
+    }
+
+    async fn shared_queues(&mut self, request: &ClaimTasks) -> Outcome<Vec<SharedQueue>> {
+        self.find_shared_queues(request)
+    }
+
+    async fn queue_settings(&mut self, namespace: &Namespace, queue: Option<&Name>) -> Outcome<Option<QueueSettings>> {
+        self.settings_of(namespace, queue)
+    }
+
+    async fn count_waiting(&mut self, namespace: &Namespace, queue: Option<&Name>, limit: u64) -> Outcome<u64> {
+        self.waiting_in(namespace, queue, limit)
+    }
+
+    async fn count_held(&mut self, shared: &SharedQueue, limit: u32) -> Outcome<u32> {
+        self.held_in(shared, limit)
+    }
+
+    async fn waiting_keys(&mut self, request: &ClaimTasks, shared: &SharedQueue, page: &KeyPage) -> Outcome<Vec<WaitingKey>> {
+        self.find_waiting_keys(request, shared, page)
+    }
+
+    async fn tasks_of_keys(
+        &mut self,
+        request: &ClaimTasks,
+        shared: &SharedQueue,
+        wanted: &[(Option<Name>, u32)],
+    ) -> Outcome<Vec<(TaskRow, Task)>> {
+        self.find_tasks_of_keys(request, shared, wanted)
+    }
+
+    async fn load_starts(&mut self, shared: &SharedQueue) -> Outcome<Option<QueueStarts>> {
+        self.find_starts(shared, "")
+    }
+
+    async fn put_starts(&mut self, changed: Vec<QueueStarts>) -> Outcome<()> {
+        self.write_starts(&changed)
+    }
+
+    fn turn(&mut self, shared: &SharedQueue) -> Turn {
+        self.turn_of(shared)
+    }
+
+    fn put_turn(&mut self, shared: &SharedQueue, turn: Turn) {
+        self.keep_turn(shared, turn);
     }
 
     async fn put_claimed(&mut self, row: TaskRow, task: Task) -> Outcome<()> {

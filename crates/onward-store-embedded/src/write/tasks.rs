@@ -1,6 +1,5 @@
 //! Rows of tasks, and due times.
 
-use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 
 use onward_core::task::{Task, TaskState};
@@ -19,12 +18,11 @@ use crate::write::rows::sql_limit;
 use crate::write::writer::Writer;
 
 /// The columns that [`read_row`] reads.
-pub(crate) const COLUMNS: &str = "tk, rk, data, call_id, ns, queue, kind, priority, state, visible, due";
+pub(crate) const COLUMNS: &str = "tk, rk, data, call_id, ns, queue, kind, priority, state, visible, due, qkey, slots";
 
-/// The claimable tasks of one namespace, queue and kind, in claim order.
-pub(crate) const READY_TASKS: &str =
-    "SELECT priority, visible, tk FROM tasks WHERE state = 0 AND ns = ?1 AND queue = ?2 AND kind = ?3
-  ORDER BY priority DESC, visible, tk LIMIT ?4";
+/// The claimable tasks without a key of one namespace, queue and kind, in claim order.
+pub(crate) const READY_TASKS: &str = "SELECT visible - priority * 60000, tk FROM tasks
+  WHERE state = 0 AND ns = ?1 AND queue = ?2 AND kind = ?3 AND qkey = '' ORDER BY visible - priority * 60000, tk LIMIT ?4";
 
 /// Maximum number of delayed tasks that become claimable at once: there may be very many after an outage.
 const SHOWN_MAX: i64 = 1_024;
@@ -79,20 +77,25 @@ impl Writer<'_> {
         rows.iter().map(|row| self.read_task(row).map_err(OpError::Damaged)).collect()
     }
 
-    /// Returns the tasks that a claim may get, in claim order.
+    /// Returns the tasks without a key that a claim may get, in claim order.
     pub(super) fn claimable_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<(TaskRow, Task)>> {
-        let mut found: Vec<(Reverse<i32>, i64, i64)> = Vec::new();
+        let mut found: Vec<(i64, i64)> = Vec::new();
         for queue in &request.queues {
             for kind in request.kinds.iter() {
                 let queue = queue.as_ref().map_or("", Name::as_str);
                 let params = params![request.namespace.as_str(), queue, kind.as_str(), number(request.limit)];
-                found.extend(self.db.all(READY_TASKS, params, |row| Ok((Reverse(row.get(0)?), row.get(1)?, row.get(2)?)))?);
+                found.extend(self.db.all(READY_TASKS, params, |row| Ok((row.get(0)?, row.get(1)?)))?);
             }
         }
         found.sort_unstable(); // L21
         found.dedup();
+        self.tasks_to_claim(found.into_iter().take(request.limit).map(|(_, tk)| tk).collect())
+    }
+
+    /// Reads tasks that are about to be claimed; damaged ones are passed over.
+    pub(super) fn tasks_to_claim(&mut self, found: Vec<i64>) -> Outcome<Vec<(TaskRow, Task)>> {
         let mut tasks = Vec::new();
-        for (_, _, tk) in found.into_iter().take(request.limit) {
+        for tk in found {
             let Some(row) = self.db.one(&format!("SELECT {COLUMNS} FROM tasks WHERE tk = ?1"), [tk], read_row)? else {
                 self.repair_wanted = true;
                 continue;
@@ -167,11 +170,12 @@ pub(crate) struct TaskRow {
     pub rk: i64,
     data: Vec<u8>,
     call_id: Vec<u8>,
-    names: [String; 3],
+    names: [String; 4],
     priority: i64,
     state: i64,
     visible: i64,
     due: Option<i64>,
+    slots: i64,
 }
 
 /// Reads a row; a value of an unexpected type is damage of this row only, detected later.
@@ -184,11 +188,12 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         rk: integer(1)?,
         data: bytes(2)?,
         call_id: bytes(3)?,
-        names: [text(4)?, text(5)?, text(6)?],
+        names: [text(4)?, text(5)?, text(6)?, text(11)?],
         priority: integer(7)?,
         state: integer(8)?,
         visible: integer(9)?,
         due: row.get_ref(10)?.as_i64_or_null().unwrap_or(Some(i64::MIN)),
+        slots: integer(12)?,
     })
 }
 
@@ -197,7 +202,7 @@ impl TaskRow {
     pub fn task(&self) -> Result<Task, StoreError> {
         let task: Task = unseal("a task", &self.data)?;
         let queue = task.options.queue.as_ref().map_or("", Name::as_str);
-        let names = [task.id.run.namespace.as_str(), queue, task.kind.as_str()];
+        let names = [task.id.run.namespace.as_str(), queue, task.kind.as_str(), task.options.key_text()];
         let is_delayed = self.state == i64::from(DELAYED) && task.waits_its_turn();
         // The visibility of a queued task depends on the time at which its row was written.
         let state = if is_delayed { DELAYED } else { task_state_number(&task, Timestamp(u64::MAX)) };
@@ -205,6 +210,7 @@ impl TaskRow {
             && self.names == names
             && self.priority == i64::from(task.options.priority())
             && self.state == i64::from(state)
+            && self.slots == i64::from(task.options.slots())
             && self.visible == due_number(task.visible_at)
             && self.due == task.due_at().map(due_number);
         if is_sound { Ok(task) } else { Err(damaged_row(&task.id.run, "a task")) }
@@ -220,8 +226,8 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
     let sql = "SELECT blobs FROM tasks WHERE rk = ?1 AND call_id = ?2";
     let old = db.one(sql, params![rk, call_id], blobs::read_column)?;
     db.prepare_cached(
-        "INSERT INTO tasks(rk, call_id, ns, queue, kind, priority, state, visible, due, data, blobs)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+        "INSERT INTO tasks(rk, call_id, ns, queue, kind, priority, state, visible, due, data, blobs, qkey, slots)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
          ON CONFLICT(rk, call_id) DO UPDATE SET state = ?7, visible = ?8, due = ?9, data = ?10, blobs = ?11",
     )?
     .execute(params![
@@ -236,6 +242,8 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
         task.due_at().map(due_number),
         seal(&task),
         blobs::column(&blobs),
+        task.options.key_text(),
+        task.options.slots(),
     ])?;
     blobs::drop_references(db, old.flatten().as_deref())
 }

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use onward_core::{Epoch, RunKey, Timestamp};
+use onward_core::queue::Turn;
+use onward_core::{Epoch, Name, Namespace, RunKey, Timestamp};
 use onward_store::StoreError;
 use onward_store::durable::reply::{Pending, Slot};
 use onward_store::durable::{Body, Replies};
@@ -37,6 +38,9 @@ use crate::write::maintenance::{LogLength, Maintenance};
 use crate::write::op::Op;
 use crate::write::rows::EmbeddedRun;
 
+/// A queue of a namespace.
+pub(crate) type QueueName = (Namespace, Option<Name>);
+
 pub(crate) struct Writer<'c> {
     pub db: &'c Connection,
     pub shared: Arc<WriterShared>,
@@ -47,6 +51,8 @@ pub(crate) struct Writer<'c> {
     /// Numbers and epochs of runs that were cached before a batch was rolled back.
     pub stale_epochs: HashMap<RunKey, (i64, Epoch)>,
     pub ready: Ready,
+    /// Whose turn it is in queues that are shared out.
+    pub turns: HashMap<QueueName, Turn>,
     /// Never reused while the store is open, not even after a rollback: queues may contain old numbers.
     pub next_rk: i64,
     pub next_message: i64,
@@ -170,6 +176,7 @@ impl<'c> Writer<'c> {
             unclaimed,
             stale_epochs: HashMap::new(),
             ready: initial_state.ready,
+            turns: HashMap::new(),
             next_rk: initial_state.next_rk,
             next_message: initial_state.next_message,
             last_epoch: unclaimed,

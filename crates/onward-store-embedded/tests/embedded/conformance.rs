@@ -56,3 +56,13 @@ fn the_embedded_store_tells_the_story_of_the_reference() {
         conformance::differential(seed, 300, &*subject.store(), &reference, &clock);
     }
 }
+
+/// QL1 to QL6, with slots: both lease the same tasks of a queue whose limits change.
+#[test]
+fn the_embedded_store_limits_queues_as_the_reference_does() {
+    for seed in conformance::seeds(8) {
+        let clock = Arc::new(ManualClock::default());
+        let (reference, subject) = (MemoryStore::new(clock.clone()), embedded(clock.clone()));
+        conformance::differential_of_limits(seed, 300, &*subject.store(), &reference, &clock);
+    }
+}

@@ -33,7 +33,7 @@ fn claim(store: &EmbeddedStore, id: &str, worker: &str) {
 }
 
 /// Returns the directory as it is when the process dies now.
-fn died(directory: &Path) -> tempfile::TempDir {
+pub fn died(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();

@@ -14,6 +14,7 @@ mod forks;
 mod full;
 mod past;
 mod power;
+mod queues;
 mod random;
 mod reads;
 mod repair;

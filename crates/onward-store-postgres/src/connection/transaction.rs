@@ -167,6 +167,7 @@ async fn attempt_once<T>(
     work: &impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
 ) -> Result<(T, CommittedChanges), (OpError, bool)> {
     let mut unit = begin(shared, db, request).await.map_err(|error| (error, false))?;
+    unit.turns = shared.turns.clone();
     let done = AssertUnwindSafe(work(&mut unit)).catch_unwind().await;
     unit.damaged.keys().chain(&unit.needs_repair).for_each(|key| shared.repair_soon(key));
     let answer = done.unwrap_or_else(|panic| Err(OpError::Panicked(panic_message(&*panic)))).map_err(|error| (error, false))?;

@@ -66,7 +66,7 @@ impl IdleCache {
     }
 
     pub fn invalidate_by(&self, changes: &[Change]) {
-        let invalidates = |item: &Change| !matches!(item, Change::Appended { .. } | Change::DueAt(_));
+        let invalidates = |item: &Change| !matches!(item, Change::Appended { .. } | Change::DueAt(_) | Change::HeldBack { .. });
         if changes.iter().any(invalidates) {
             self.invalidate();
         }

@@ -39,7 +39,11 @@ impl Notice {
                 Change::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
                 Change::OutboxGrew => self.has_deliveries = true,
                 // Changes of other processes are not passed on.
-                Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Broadcast { .. } | Change::Missed => {}
+                Change::HeldBack { .. }
+                | Change::Elsewhere { .. }
+                | Change::WorkElsewhere { .. }
+                | Change::Broadcast { .. }
+                | Change::Missed => {}
             }
         }
     }

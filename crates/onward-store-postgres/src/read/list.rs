@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::internal::InternalRuns;
+use onward_core::queue::settings::settings_range;
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId, root_run};
@@ -153,7 +154,11 @@ pub(crate) async fn count_open(db: &Db) -> Outcome<OpenCounts> {
         let status = status.ok_or_else(|| damaged("a run's row", "its status is not readable"))?;
         runs.insert((kind, status), row.get::<_, i64>(2) as u64);
     }
-    Ok(OpenCounts { runs, tasks: task_counts(db, &Sql::new(tasks_by_queue(""))).await? })
+    let (from, until) = settings_range();
+    let text = "SELECT data FROM onward.kinds WHERE NOT task AND kind >= $1 AND kind < $2 ORDER BY ns, kind";
+    let settings = db.query(&Sql::new(text).text(from).text(until)).await?;
+    let settings = settings.iter().map(|row| unseal("the settings of a queue", row.get(0))).collect::<Result<_, StoreError>>()?;
+    Ok(OpenCounts { runs, tasks: task_counts(db, &Sql::new(tasks_by_queue(""))).await?, settings })
 }
 
 pub(crate) async fn count_tasks(db: &Db, namespace: &Namespace) -> Outcome<Vec<TaskCount>> {

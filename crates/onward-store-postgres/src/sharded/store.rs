@@ -5,17 +5,21 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::ledger::{self, SpendBy, SpendQuery, SpendRow};
+use onward_core::queue::load::KeyLoad;
+use onward_core::queue::settings::settings_queue;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
     OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Registration, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate,
-    ServerInfo, Started, Store, StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse, sum_tasks,
+    ServerInfo, Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse,
+    sum_tasks,
 };
 
 use crate::sharded::claim::{by_position, full};
@@ -80,7 +84,7 @@ impl Store for ShardedStore {
             let round = self
                 .share_out(request.limit, |limit, store| store.claim_tasks(claim(limit)), |tasks, part| full(tasks.len(), part))
                 .await?;
-            Ok(merge(by_position(round.answers), usize::MAX, |task| (Reverse(task.options.priority()), task.visible_at)))
+            Ok(merge(by_position(round.answers), usize::MAX, Task::rank))
         })
     }
 
@@ -205,6 +209,23 @@ impl Store for ShardedStore {
         })
     }
 
+    fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
+        Box::pin(async move {
+            let lists = self.request_all(|store| store.list_queue_keys(namespace.clone(), queue.clone(), limit)).await;
+            let mut loads: BTreeMap<Option<Name>, KeyLoad> = BTreeMap::new();
+            for load in all_answers(lists)?.into_iter().flatten() {
+                match loads.entry(load.key.clone()) {
+                    Entry::Vacant(vacant) => drop(vacant.insert(load)),
+                    Entry::Occupied(mut sum) => sum.get_mut().add(load),
+                }
+            }
+            let mut loads: Vec<KeyLoad> = loads.into_values().collect();
+            loads.sort_by_key(|load| (load.oldest_at.is_none(), load.oldest_at));
+            loads.truncate(limit);
+            Ok(loads)
+        })
+    }
+
     fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
         Box::pin(async move {
             let mut all = OpenCounts::default();
@@ -247,9 +268,13 @@ impl Store for ShardedStore {
     }
 
     /// Registers in every database that responds; one that missed a kind gets it with the next change. A condition is decided by
-    /// the database to which a run with the name of the kind would belong, and copied from there (RK1).
+    /// the database to which a run with the name of the kind would belong, and copied from there (RK1). Settings of queues must
+    /// reach all of them, each with its part of the limits.
     fn register_kinds(&self, kinds: Vec<KindSchemas>, registration: Registration) -> StoreFuture<'_, Timestamp> {
         Box::pin(async move {
+            if kinds.iter().any(|kind| settings_queue(&kind.kind).is_some()) {
+                return self.register_limits(kinds, registration).await;
+            }
             let registration = match registration {
                 Registration::If(condition) => Registration::Copy { at: self.register_at_home(kinds.clone(), condition).await? },
                 Registration::Always | Registration::Copy { .. } => registration,

@@ -98,7 +98,7 @@ fn same(error: &StoreError) -> StoreError {
 
 /// Reads the rows that operations are known to need, with one statement per table; others are read later, one by one.
 async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[RunOp]) -> Outcome<()> {
-    let (mut slots, mut waits, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut slots, mut waits, mut tasks, mut queues) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for op in ops {
         match op {
             RunOp::Input(work, _) => {
@@ -116,9 +116,14 @@ async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[RunOp]) -> Outcome<()> {
                 let run = unit.set.runs.get(&work.task.run);
                 tasks.extend(run.map(|run| (run, work.task.call_id.clone())));
             }
+            RunOp::Start(start, _) => {
+                let task = start.run.started.task.as_ref();
+                queues.extend(task.map(|task| (start.run.key.namespace.clone(), task.options.queue.clone()))); // QL7
+            }
             _ => {}
         }
     }
+    unit.need_settings(queues).await?;
     unit.need_slots(slots).await?;
     unit.need_waits(waits).await?;
     unit.need_tasks(tasks).await

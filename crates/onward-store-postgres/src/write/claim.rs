@@ -8,6 +8,7 @@ use onward_store::durable::large;
 use onward_store::durable::seal::number;
 use onward_store::unit_of_work::{QueuedTask, RunRef};
 use onward_store::{Change, ClaimRuns, ClaimTasks};
+use tokio_postgres::Row;
 
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
@@ -32,13 +33,13 @@ pub(crate) const READY_COUNT: &str = "SELECT f.rk FROM unnest($2::text[], $3::te
         WHERE r.ns = $1 AND r.kind = k.kind AND r.version = k.version AND r.ready IS NOT NULL AND r.rk <> ALL($5)
         ORDER BY r.ready LIMIT $4) AS f ORDER BY f.ready LIMIT $4";
 
-/// Finds claimable tasks of one namespace, in the order of their claims.
+/// Finds claimable tasks without a key of one namespace, in the order of their claims.
 pub(crate) const READY_TASKS: &str =
     "SELECT f.rk, f.call_id FROM unnest($2::text[], $3::text[]) AS k(queue, kind) CROSS JOIN LATERAL (
-    SELECT t.rk, t.call_id, t.priority, t.visible, t.ord FROM onward.tasks t
-      WHERE t.state = 0 AND t.ns = $1 AND t.queue = k.queue AND t.kind = k.kind
-      ORDER BY t.priority DESC, t.visible, t.ord LIMIT $4) AS f
-  ORDER BY f.priority DESC, f.visible, f.ord LIMIT $4";
+    SELECT t.rk, t.call_id, t.visible - t.priority::bigint * 60000 AS rank, t.ord FROM onward.tasks t
+      WHERE t.state = 0 AND t.ns = $1 AND t.queue = k.queue AND t.kind = k.kind AND t.qkey = ''
+      ORDER BY t.visible - t.priority::bigint * 60000, t.ord LIMIT $4) AS f
+  ORDER BY f.rank, f.ord LIMIT $4";
 
 /// Limits of the logs that a claim returns: events of each log, and bytes of all together.
 const SHORT_LOG_EVENTS: u64 = 64;
@@ -138,21 +139,33 @@ impl UnitOfWork<'_> {
         Ok(logs)
     }
 
-    /// Locks tasks that may be claimed, and the runs of those whose attempts are recorded (K7). A transaction that holds the lock
-    /// of a task must not wait for that of its run, because others lock in the opposite order: if the run is locked elsewhere,
-    /// the task is announced again.
-    pub async fn lock_ready_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<((i64, i64), Task)>> {
+    /// Returns the query for tasks without a key that may be claimed.
+    pub fn ready_tasks_query(&self, request: &ClaimTasks) -> Sql {
         let pairs = request.queues.iter().flat_map(|queue| request.kinds.iter().map(move |kind| (queue, kind)));
         let (queues, kinds): (Vec<String>, Vec<String>) =
             pairs.map(|(queue, kind)| (text_of(queue.as_ref()), kind.as_str().to_owned())).unzip();
-        let sql = Sql::new(READY_TASKS).text(request.namespace.as_str()).texts(queues).texts(kinds).number(number(request.limit));
-        let found = self.db.query(&sql).await?;
+        Sql::new(READY_TASKS).text(request.namespace.as_str()).texts(queues).texts(kinds).number(number(request.limit))
+    }
+
+    /// Locks tasks without a key that may be claimed.
+    pub async fn lock_ready_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<((i64, i64), Task)>> {
+        let found = match self.found_tasks.take() {
+            Some(found) => found,
+            None => self.db.query(&self.ready_tasks_query(request)).await?,
+        };
+        self.lock_found_tasks(found).await
+    }
+
+    /// Locks tasks that were found, and the runs of those whose attempts are recorded (K7). A transaction that holds the lock
+    /// of a task must not wait for that of its run, because others lock in the opposite order: if the run is locked elsewhere,
+    /// the task is announced again.
+    pub async fn lock_found_tasks(&mut self, found: Vec<Row>) -> Outcome<Vec<((i64, i64), Task)>> {
         let (numbers, call_ids): (Vec<i64>, Vec<Vec<u8>>) =
             found.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, Vec<u8>>(1))).unzip();
         let text = format!(
             "SELECT {TASK_COLUMNS} FROM onward.tasks t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, call_id)
                ON t.rk = k.rk AND t.call_id = k.call_id WHERE t.state = 0
-             ORDER BY t.priority DESC, t.visible, t.ord FOR UPDATE OF t SKIP LOCKED"
+             ORDER BY t.visible - t.priority::bigint * 60000, t.ord FOR UPDATE OF t SKIP LOCKED"
         );
         let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(call_ids)).await?;
         let mut found = Vec::new();
@@ -223,7 +236,7 @@ impl UnitOfWork<'_> {
 }
 
 /// Decodes the records of one log; returns none if one is damaged, missing, or has payloads that are stored elsewhere.
-fn whole_log(key: &RunKey, rows: &[tokio_postgres::Row]) -> Option<Vec<Record>> {
+fn whole_log(key: &RunKey, rows: &[Row]) -> Option<Vec<Record>> {
     let mut records: Vec<Record> = Vec::with_capacity(rows.len());
     for row in rows {
         let (rk, generation) = (row.get(0), row.get::<_, i32>(1) as u32);

@@ -25,7 +25,7 @@ pub(crate) const NEXT_DUE: &str = "SELECT (extract(epoch FROM clock_timestamp())
   (SELECT until FROM onward.sessions ORDER BY until LIMIT 1),
   (SELECT id FROM onward.outbox ORDER BY id LIMIT 1) IS NOT NULL,
   (SELECT ready FROM onward.runs WHERE ready IS NOT NULL ORDER BY ns, kind, version, ready LIMIT 1) IS NOT NULL,
-  (SELECT ord FROM onward.tasks WHERE state = 0 ORDER BY ns, queue, kind, priority DESC, visible, ord LIMIT 1) IS NOT NULL";
+  (SELECT ord FROM onward.tasks WHERE state = 0 ORDER BY ns, queue, kind, qkey LIMIT 1) IS NOT NULL";
 
 impl UnitOfWork<'_> {
     /// Locks the runs of timers that are due. Whether a timer still exists and is due is known only under the lock of its run.

@@ -102,11 +102,12 @@ impl UnitOfWork<'_> {
 /// Inserts or updates tasks.
 pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, QueuedTask)>, now: Timestamp, blobs: &mut Vec<(i64, Blobs)>) -> Sql {
     rows.iter_mut().for_each(|(rk, queued)| blobs.push((*rk, Blobs::take(&mut queued.task))));
-    gone.with(Sql::call("put_tasks"))
+    gone.with(Sql::call("put_keyed_tasks"))
         .numbers(rows.iter().map(|(rk, _)| *rk).collect())
         .byteses(rows.iter().map(|(_, row)| call_id_key(&row.task.id.call_id)).collect())
         .texts(rows.iter().map(|(_, row)| row.task.id.run.namespace.as_str().to_owned()).collect())
         .texts(rows.iter().map(|(_, row)| text_of(row.task.options.queue.as_ref())).collect())
+        .texts(rows.iter().map(|(_, row)| row.task.options.key_text().to_owned()).collect())
         .texts(rows.iter().map(|(_, row)| row.task.kind.as_str().to_owned()).collect())
         .ints(rows.iter().map(|(_, row)| row.task.options.priority()).collect())
         .numbers(rows.iter().map(|(_, row)| row.order).collect())
@@ -114,6 +115,7 @@ pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, QueuedTask)>, now: Times
         .numbers(rows.iter().map(|(_, row)| due_number(row.task.visible_at)).collect())
         .maybe_numbers(rows.iter().map(|(_, row)| row.task.due_at().map(due_number)).collect())
         .byteses(rows.iter().map(|(_, row)| seal(&row.task)).collect())
+        .numbers(rows.iter().map(|(_, row)| i64::from(row.task.options.slots())).collect())
 }
 
 fn save_runs(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {

@@ -10,11 +10,15 @@
 //! - DB2 (UW1): an operation that is refused has changed nothing here.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
+use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
 use onward_core::task::Task;
-use onward_core::{Attribute, CallId, Epoch, Hash, Index, Name, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Attribute, CallId, Epoch, Hash, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::durable::{Blobs, Body};
-use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, RowRequest, Rows, RunRef, WorkingSet};
+use onward_store::unit_of_work::{
+    Due, KeyPage, LoadedRun, QueuedTask, RowError, RowRequest, Rows, RunRef, SharedQueue, WorkingSet,
+};
 use onward_store::{ClaimRuns, ClaimTasks, StoreError};
 
 use crate::connection::sql::{Db, Sql};
@@ -23,6 +27,7 @@ use crate::error::{OpError, Outcome, damaged_row};
 use crate::read::reader::read_records;
 use crate::restore_guard::TransactionStart;
 use crate::row::unseal_head;
+use crate::write::queues::{QueueName, Turns};
 
 pub(crate) struct UnitOfWork<'c> {
     pub db: &'c Db,
@@ -43,6 +48,11 @@ pub(crate) struct UnitOfWork<'c> {
     pub blobs: Vec<(i64, Blobs)>,
     /// Tasks that were claimed, with the numbers of their runs.
     pub claimed: Vec<(i64, QueuedTask)>,
+    /// The result of the query for claimable tasks, if it came with another answer.
+    pub found_tasks: Option<Vec<tokio_postgres::Row>>,
+    pub turns: Arc<Turns>,
+    /// Settings of queues that were read; none for a queue without.
+    pub settings: HashMap<QueueName, Option<QueueSettings>>,
     /// Short logs of runs that are claimed.
     pub logs: HashMap<RunRef, Vec<Record>>,
 }
@@ -106,6 +116,9 @@ impl<'c> UnitOfWork<'c> {
             needs_repair: BTreeSet::new(),
             blobs: Vec::new(),
             claimed: Vec::new(),
+            found_tasks: None,
+            turns: Arc::default(),
+            settings: HashMap::new(),
             logs: HashMap::new(),
         }
     }
@@ -225,6 +238,53 @@ impl Rows for UnitOfWork<'_> {
 
     async fn ready_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<((i64, i64), Task)>> {
         self.lock_ready_tasks(request).await
+    }
+
+    async fn shared_queues(&mut self, request: &ClaimTasks) -> Outcome<Vec<SharedQueue>> {
+        self.lock_shared_queues(request).await
+    }
+
+    async fn queue_settings(&mut self, namespace: &Namespace, queue: Option<&Name>) -> Outcome<Option<QueueSettings>> {
+        let queue = (namespace.clone(), queue.cloned());
+        self.need_settings(vec![queue.clone()]).await?;
+        Ok(self.settings.get(&queue).cloned().flatten())
+    }
+
+    async fn count_waiting(&mut self, namespace: &Namespace, queue: Option<&Name>, limit: u64) -> Outcome<u64> {
+        self.waiting_in(namespace, queue, limit).await
+    }
+
+    async fn count_held(&mut self, shared: &SharedQueue, limit: u32) -> Outcome<u32> {
+        self.held_in(shared, limit).await
+    }
+
+    async fn waiting_keys(&mut self, request: &ClaimTasks, shared: &SharedQueue, page: &KeyPage) -> Outcome<Vec<WaitingKey>> {
+        self.find_waiting_keys(request, shared, page).await
+    }
+
+    async fn tasks_of_keys(
+        &mut self,
+        request: &ClaimTasks,
+        shared: &SharedQueue,
+        wanted: &[(Option<Name>, u32)],
+    ) -> Outcome<Vec<((i64, i64), Task)>> {
+        self.lock_tasks_of_keys(request, shared, wanted).await
+    }
+
+    async fn load_starts(&mut self, shared: &SharedQueue) -> Outcome<Option<QueueStarts>> {
+        self.read_starts(shared).await
+    }
+
+    async fn put_starts(&mut self, changed: Vec<QueueStarts>) -> Outcome<()> {
+        self.write_starts(changed).await
+    }
+
+    fn turn(&mut self, shared: &SharedQueue) -> Turn {
+        self.turns.get(shared)
+    }
+
+    fn put_turn(&mut self, shared: &SharedQueue, turn: Turn) {
+        self.turns.put(shared, turn);
     }
 
     async fn put_claimed(&mut self, (rk, order): (i64, i64), task: Task) -> Outcome<()> {

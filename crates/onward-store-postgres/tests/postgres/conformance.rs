@@ -63,3 +63,13 @@ fn postgres_matches_the_embedded_store() {
         conformance::differential(seed, 200, &*subject.store(), &reference, &clock);
     }
 }
+
+/// QL1 to QL6, with slots: both lease the same tasks of a queue whose limits change.
+#[test]
+fn postgres_limits_queues_as_the_reference_does() {
+    for seed in conformance::seeds(5) {
+        let clock = Arc::new(ManualClock::default());
+        let (reference, subject) = (MemoryStore::new(clock.clone()), postgres(clock.clone()));
+        conformance::differential_of_limits(seed, 250, &*subject.store(), &reference, &clock);
+    }
+}

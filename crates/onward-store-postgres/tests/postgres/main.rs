@@ -14,6 +14,7 @@ mod lost;
 mod notifications;
 mod plans;
 mod pooled;
+mod queues;
 mod racing;
 mod repairing;
 mod restored;

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use onward_core::CallId;
 use onward_core::event::{ApprovalRequested, ChildStarted, OnParentClose, TaskScheduled, TimerStarted};
+use onward_core::queue::settings::settings_row;
+use onward_core::queue::{QueueRate, QueueSettings};
 use onward_core::task::{TaskOptions, TaskReport};
-use onward_core::{Hash, Index, RunId, Timestamp};
+use onward_core::{Hash, Index, Namespace, RunId, Timestamp};
 use onward_store::conformance::{HeldRun, block_on};
-use onward_store::{ClaimTasks, KnownRun, RunQuery, Store};
+use onward_store::{ClaimTasks, KnownRun, Registration, RunQuery, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::kit::{PATIENCE, claim, commit, connect, database, json, key, name, new_run, seconds, signal, step, worker};
@@ -18,7 +20,9 @@ const RUNS: usize = 3_000;
 fn busy(ordinal: usize) -> Vec<onward_core::Event> {
     let (input, call_id) = (json("[]"), CallId::root);
     let input_hash = Hash::of(&input);
-    let options = TaskOptions { total_timeout_ms: Some(86_400_000), ..TaskOptions::default() };
+    let is_shared = ordinal % 2 == 1;
+    let (queue, key) = (is_shared.then(|| name("shared")), is_shared.then(|| name(&format!("k{}", ordinal % 500))));
+    let options = TaskOptions { queue, key, total_timeout_ms: Some(86_400_000), ..TaskOptions::default() };
     vec![
         TimerStarted { call_id: call_id(0), due_at: Timestamp(u64::MAX >> 8) }.into(),
         TaskScheduled { call_id: call_id(1), kind: name("mail"), input_hash, input: input.clone(), options }.into(),
@@ -65,6 +69,11 @@ pub fn fill(store: &Arc<PostgresStore>) -> Vec<HeldRun> {
     for sent in signals {
         block_on(sent).unwrap();
     }
+    let rate = Some(QueueRate { starts_max: 5, period_ms: 1_000 });
+    let (concurrency_max, key_concurrency_max) = (Some(100), Some(2));
+    let limits = QueueSettings { concurrency_max, key_concurrency_max, rate: rate.clone(), key_rate: rate, ..Default::default() };
+    let settings = settings_row(Namespace::default(), Some(&name("shared")), Some(limits)).unwrap();
+    block_on(store.register_kinds(vec![settings], Registration::Always)).unwrap();
     held
 }
 
@@ -81,7 +90,7 @@ pub fn work(store: &Arc<PostgresStore>, held: &mut [HeldRun]) {
             (0..RUNS / 2).map(|run| KnownRun { run: key(&format!("r{}", 2 * run)), generation: 0, next: Index(1) }).collect();
         assert!(block_on(store.read_since(known)).unwrap().len() > RUNS / 4);
         assert_eq!(claim(&**store, "v", 3).len(), 3);
-        let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));
+        let (queues, kinds) = (vec![None, Some(name("shared"))], Arc::new(vec![name("mail")]));
         let request =
             ClaimTasks { worker: worker("v"), namespace: Default::default(), queues, kinds, limit: 2, lease: seconds(30) };
         for task in block_on(store.claim_tasks(request)).unwrap() {

@@ -18,6 +18,11 @@ pub fn differential(seed: u64, steps: u32, store: &dyn Store, reference: &dyn St
     block_on(compare_stores(World::new(seed), Trace::new(seed), steps, [store, reference], clock, false));
 }
 
+/// Runs the same test with a queue whose limits change: both stores lease the same tasks.
+pub fn differential_of_limits(seed: u64, steps: u32, store: &dyn Store, reference: &dyn Store, clock: &ManualClock) {
+    block_on(compare_stores(World::with_limits(seed), Trace::new(seed), steps, [store, reference], clock, false));
+}
+
 /// Runs the same test for a sharded store, in which each shard knows only the workers that claimed in it. A worker sends a
 /// heartbeat before it claims, so that its session is as old in every shard as in the reference.
 pub fn differential_of_known_workers(seed: u64, steps: u32, store: &dyn Store, reference: &dyn Store, clock: &ManualClock) {

@@ -214,6 +214,11 @@ impl Harness {
         self.subject.reopen();
     }
 
+    /// Returns the number of databases among which the store divides the limits of queues.
+    pub fn databases(&self) -> u32 {
+        self.subject.databases()
+    }
+
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

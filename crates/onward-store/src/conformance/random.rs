@@ -10,6 +10,8 @@ use onward_core::event::{
     ChildStarted, OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, StepFailed, TaskCanceled, WaitCanceled,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
+use onward_core::queue::settings::settings_row;
+use onward_core::queue::{KeyWeight, QueueRate, QueueSettings};
 use onward_core::root_run::root_run;
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
 use onward_core::spend::{Spend, Tokens};
@@ -22,7 +24,7 @@ use super::harness::{
 };
 use super::invariants::check_invariants;
 use super::{Factory, block_on};
-use crate::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, Retention, Started, Store, StoreError};
+use crate::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, Registration, Retention, Started, Store, StoreError};
 
 /// Runs `steps` random operations on a fresh store and checks the invariants after every one.
 pub fn random_operations(seed: u64, steps: u32, make: Factory<'_>) {
@@ -31,7 +33,7 @@ pub fn random_operations(seed: u64, steps: u32, make: Factory<'_>) {
 
 pub async fn random_operations_on(harness: Harness, seed: u64, steps: u32) {
     let store = harness.store();
-    let mut world = World::new(seed);
+    let mut world = World::with_limits(seed);
     let mut trace = Trace::new(seed);
     for _ in 0..steps {
         harness.clock.advance(world.pause());
@@ -83,6 +85,7 @@ pub enum Operation {
     Deliver,
     Delete(RunKey),
     DeleteExpired(Duration),
+    SetQueue(Namespace, Option<QueueSettings>),
 }
 
 /// A store's reply in a form that can be compared between two stores.
@@ -130,6 +133,10 @@ pub async fn perform(store: &dyn Store, operation: &Operation) -> Answer {
         }
         Operation::Heartbeat(worker, lease) => store.heartbeat(worker, lease).await.map(Answer::KnownRun),
         Operation::Expire => store.expire(1_000).await.map(Answer::Expired),
+        Operation::SetQueue(namespace, settings) => {
+            let row = settings_row(namespace, Some(&name("fast")), settings).expect("the name is short");
+            store.register_kinds(vec![row], Registration::Always).await.map(|_| Answer::Done)
+        }
         Operation::Deliver => deliver(store).await.map(|()| Answer::Done),
         Operation::Delete(key) => store.delete_runs(Delete::Run { key, reason: String::new() }).await.map(Answer::Count),
         Operation::DeleteExpired(default) => {
@@ -161,8 +168,10 @@ async fn claim_tasks(store: &dyn Store, worker: WorkerId, namespace: Namespace) 
     let request = ClaimTasks { worker, namespace, queues, kinds, limit: 1_000, lease: seconds(30) };
     let mut tasks = store.claim_tasks(request).await?;
     assert!(tasks.iter().all(|task| task.id.run.namespace == own), "S6");
-    let order: Vec<_> = tasks.iter().map(|task| (std::cmp::Reverse(task.options.priority()), task.visible_at)).collect();
-    assert!(order.is_sorted(), "L21");
+    for queue in [None, Some(name("fast"))] {
+        let of_queue = tasks.iter().filter(|task| task.options.queue == queue && task.options.key.is_none());
+        assert!(of_queue.map(Task::rank).is_sorted(), "L21");
+    }
     tasks.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(tasks)
 }
@@ -187,6 +196,8 @@ fn describe(error: &StoreError) -> String {
 /// The knowledge of the workers and senders of a test.
 pub struct World {
     random: u64,
+    /// Settings of a queue change now and then.
+    has_limits: bool,
     held: BTreeMap<RunKey, HeldRun>,
     /// Leases of an earlier claim: nothing under them may be taken.
     stale: Vec<HeldRun>,
@@ -205,6 +216,7 @@ impl World {
     pub fn new(seed: u64) -> World {
         World {
             random: seed,
+            has_limits: false,
             held: BTreeMap::new(),
             stale: Vec::new(),
             last_commit: None,
@@ -215,6 +227,11 @@ impl World {
             signals: BTreeMap::new(),
             commits: BTreeMap::new(),
         }
+    }
+
+    /// Creates a world in which a queue has limits that change.
+    pub fn with_limits(seed: u64) -> World {
+        World { has_limits: true, ..World::new(seed) }
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -269,6 +286,9 @@ impl World {
     }
 
     pub async fn choose(&mut self, store: &dyn Store, now: Timestamp) -> Operation {
+        if self.has_limits && self.below(20) == 0 {
+            return self.set_queue();
+        }
         match self.below(100) {
             0..12 => self.start(),
             12..28 => self.append(),
@@ -287,6 +307,23 @@ impl World {
             97..99 => Operation::Delete(self.run()),
             _ => Operation::DeleteExpired(seconds(self.below(60))),
         }
+    }
+
+    fn set_queue(&mut self) -> Operation {
+        let limit = |world: &mut World| (world.below(2) == 0).then(|| 1 + world.below(4) as u32);
+        let rate = |world: &mut World| {
+            (world.below(3) == 0).then(|| QueueRate { starts_max: 1 + world.below(4) as u32, period_ms: 1 + world.below(9_000) })
+        };
+        let settings = QueueSettings {
+            concurrency_max: limit(self),
+            key_concurrency_max: limit(self),
+            rate: rate(self),
+            key_rate: rate(self),
+            paused: self.below(8) == 0,
+            weights: if self.below(3) == 0 { vec![KeyWeight { key: name("b"), weight: 3 }] } else { Vec::new() },
+            ..QueueSettings::default()
+        };
+        Operation::SetQueue(self.namespace(), (self.below(4) > 0).then_some(settings))
     }
 
     fn start(&mut self) -> Operation {
@@ -440,6 +477,8 @@ impl World {
             retry: Some(RetryPolicy::attempts(self.below(3) as u32)),
             queued_timeout_ms: (self.below(3) == 0).then_some(timeout),
             costs: self.below(2) == 0,
+            key: [None, None, Some("a"), Some("b")][self.below(4) as usize].map(name),
+            slots: [None, None, None, Some(1), Some(2), Some(3)][self.below(6) as usize],
             ..Default::default()
         }
     }

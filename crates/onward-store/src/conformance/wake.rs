@@ -119,6 +119,7 @@ impl Listener for Recorder {
             Change::TaskQueued { .. } => received.queued += 1,
             Change::DueAt(at) => received.due.push(*at),
             Change::OutboxGrew => received.outbox_messages += 1,
+            Change::HeldBack { .. } => {}
             // Remote changes.
             Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Broadcast { .. } | Change::Missed => {}
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::internal::InternalRuns;
 use onward_core::ledger::{SpendQuery, SpendRow, SpendTally};
+use onward_core::queue::load::KeyLoad;
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount, TaskState};
 use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp};
@@ -90,6 +91,25 @@ impl MemoryState {
         counts.into_values().collect()
     }
 
+    pub fn queue_keys(&self, namespace: &Namespace, queue: Option<&Name>, limit: usize, now: Timestamp) -> Vec<KeyLoad> {
+        let mut loads: BTreeMap<Option<Name>, KeyLoad> = BTreeMap::new();
+        for QueuedTask { task, .. } in self.tasks_of_queue(namespace, queue) {
+            let key = task.options.key.clone();
+            let starts = key.as_ref().and_then(|_| self.starts.get(&((namespace.clone(), queue.cloned()), key.clone())));
+            let new = || KeyLoad { key: key.clone(), waiting: 0, running: 0, oldest_at: None, starts: starts.cloned() };
+            let load = loads.entry(key.clone()).or_insert_with(new);
+            if task.may_be_claimed(now) {
+                load.waiting += 1;
+                load.oldest_at = [load.oldest_at, Some(task.visible_at)].into_iter().flatten().min();
+            }
+            load.running += u64::from(task.state == TaskState::Leased);
+        }
+        let mut loads: Vec<KeyLoad> = loads.into_values().filter(|load| load.waiting + load.running > 0).collect();
+        loads.sort_by_key(|load| (load.oldest_at.is_none(), load.oldest_at));
+        loads.truncate(limit);
+        loads
+    }
+
     pub fn open_counts(&self) -> OpenCounts {
         let namespaces: BTreeSet<&Namespace> = self.open_runs().map(|run| &run.head().key.namespace).collect();
         let tasks = sum_tasks(namespaces.into_iter().flat_map(|namespace| self.open_task_counts(namespace)));
@@ -97,7 +117,8 @@ impl MemoryState {
         for head in self.open_runs().map(StoredRun::shown_head) {
             *runs.entry((head.kind, head.status)).or_default() += 1;
         }
-        OpenCounts { runs, tasks }
+        let settings = self.kinds.iter().filter(|kind| kind.queue.is_some()).cloned().collect();
+        OpenCounts { runs, tasks, settings }
     }
 
     pub fn put_kinds(

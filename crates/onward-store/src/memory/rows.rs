@@ -2,15 +2,19 @@
 //!
 //! An operation that is refused or panics drops its copies, so that the maps are unchanged.
 
-use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use onward_core::task::Task;
+use onward_core::queue::settings::settings_kind;
+use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
+use onward_core::task::{Task, TaskState};
 use onward_core::transfer::is_same_log;
-use onward_core::{CallId, Epoch, Hash, Record, RunHead, RunKey, Timestamp};
+use onward_core::{CallId, Epoch, Hash, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 
 use super::state::{Generation, MemoryState};
-use crate::unit_of_work::{Due, LoadedRun, QueuedTask, RowRequest, Rows, RunRef, Table, WorkingSet};
+use crate::unit_of_work::{
+    Due, KEYS_MAX, KeyPage, LoadedRun, QueuedTask, RowRequest, Rows, RunRef, SharedQueue, Table, WorkingSet,
+};
 use crate::{Change, ClaimRuns, ClaimTasks, OutboxId, StoreError};
 
 /// One operation on the maps.
@@ -38,6 +42,23 @@ impl<'s> MemoryRows<'s> {
         let stored = self.state.runs.get(key)?;
         let loaded = LoadedRun::stored((), stored.head().clone(), stored.lease.clone(), stored.ready);
         Some(self.set.runs.insert(loaded))
+    }
+
+    /// Returns the tasks that a worker may claim now.
+    fn claimable<'a>(&'a self, request: &'a ClaimTasks) -> impl Iterator<Item = &'a QueuedTask> {
+        self.state.open_tasks().filter(|queued| {
+            let task = &queued.task;
+            task.may_be_claimed(self.set.now)
+                && task.id.run.namespace == request.namespace // S6
+                && request.kinds.contains(&task.kind)
+                && request.queues.contains(&task.options.queue)
+        })
+    }
+
+    fn settings_of(&self, namespace: &Namespace, queue: Option<&Name>) -> Option<QueueSettings> {
+        let kind = settings_kind(queue).ok()?;
+        let row = self.state.kinds.iter().find(|row| row.namespace == *namespace && row.kind == kind)?;
+        row.queue.as_deref().cloned()
     }
 
     fn save_run(&mut self, mut loaded: Box<LoadedRun<(), Record>>) {
@@ -168,16 +189,92 @@ impl Rows for MemoryRows<'_> {
     }
 
     async fn ready_tasks(&mut self, request: &ClaimTasks) -> Result<Vec<(QueuedTask, Task)>, StoreError> {
-        let is_ready = |queued: &&QueuedTask| {
-            let task = &queued.task;
-            task.may_be_claimed(self.set.now)
-                && task.id.run.namespace == request.namespace // S6
-                && request.kinds.contains(&task.kind)
-                && request.queues.contains(&task.options.queue)
-        };
-        let mut found: Vec<&QueuedTask> = self.state.open_tasks().filter(is_ready).collect();
-        found.sort_by_key(|queued| (Reverse(queued.task.options.priority()), queued.task.visible_at, queued.order)); // L21
+        let mut found: Vec<&QueuedTask> = self.claimable(request).filter(|queued| queued.task.options.key.is_none()).collect();
+        found.sort_by_key(|queued| (queued.task.rank(), queued.order)); // L21
         Ok(found.into_iter().take(request.limit).map(|queued| (queued.clone(), queued.task.clone())).collect())
+    }
+
+    async fn shared_queues(&mut self, request: &ClaimTasks) -> Result<Vec<SharedQueue>, StoreError> {
+        let mut shared = Vec::new();
+        for queue in &request.queues {
+            let settings = self.settings_of(&request.namespace, queue.as_ref());
+            let mut keyed = self.claimable(request).filter(|queued| queued.task.options.key.is_some());
+            if settings.is_some() || keyed.any(|queued| queued.task.options.queue == *queue) {
+                let (namespace, queue) = (request.namespace.clone(), queue.clone());
+                shared.push(SharedQueue { namespace, queue, settings: settings.unwrap_or_default() });
+            }
+        }
+        Ok(shared)
+    }
+
+    async fn queue_settings(&mut self, namespace: &Namespace, queue: Option<&Name>) -> Result<Option<QueueSettings>, StoreError> {
+        Ok(self.settings_of(namespace, queue))
+    }
+
+    async fn count_waiting(&mut self, namespace: &Namespace, queue: Option<&Name>, limit: u64) -> Result<u64, StoreError> {
+        let of_queue = self.state.tasks_of_queue(namespace, queue).filter(|queued| queued.task.may_be_claimed(self.set.now));
+        Ok((of_queue.count() as u64).min(limit))
+    }
+
+    async fn count_held(&mut self, shared: &SharedQueue, limit: u32) -> Result<u32, StoreError> {
+        let of_queue = self.state.tasks_of_queue(&shared.namespace, shared.queue.as_ref());
+        let held = of_queue.filter(|queued| queued.task.state == TaskState::Leased);
+        Ok(held.fold(0_u32, |sum, queued| sum.saturating_add(queued.task.options.slots())).min(limit))
+    }
+
+    async fn waiting_keys(
+        &mut self,
+        request: &ClaimTasks,
+        shared: &SharedQueue,
+        page: &KeyPage,
+    ) -> Result<Vec<WaitingKey>, StoreError> {
+        let mut keys: BTreeMap<Option<Name>, WaitingKey> = BTreeMap::new();
+        let of_queue = self.claimable(request).filter(|queued| queued.task.options.queue == shared.queue);
+        let mut of_page: Vec<&QueuedTask> = of_queue.filter(|queued| page.has(queued.task.options.key_text())).collect();
+        of_page.sort_by_key(|queued| (queued.task.rank(), queued.order)); // QL6
+        for options in of_page.into_iter().map(|queued| &queued.task.options) {
+            let key = &options.key;
+            let starts = || self.state.starts.get(&(shared.name(), key.clone())).cloned();
+            let new = || WaitingKey { key: key.clone(), needs: Vec::new(), held: self.state.held(shared, key), starts: starts() };
+            keys.entry(key.clone()).or_insert_with(new).needs.push(options.slots());
+        }
+        Ok(keys.into_values().take(KEYS_MAX).collect())
+    }
+
+    async fn tasks_of_keys(
+        &mut self,
+        request: &ClaimTasks,
+        shared: &SharedQueue,
+        wanted: &[(Option<Name>, u32)],
+    ) -> Result<Vec<(QueuedTask, Task)>, StoreError> {
+        let mut tasks = Vec::new();
+        for (key, count) in wanted {
+            let is_wanted = |of: &&QueuedTask| of.task.options.queue == shared.queue && of.task.options.key == *key;
+            let mut found: Vec<&QueuedTask> = self.claimable(request).filter(is_wanted).collect();
+            found.sort_by_key(|queued| (queued.task.rank(), queued.order)); // QL6
+            tasks.extend(found.into_iter().take(*count as usize).map(|queued| (queued.clone(), queued.task.clone())));
+        }
+        Ok(tasks)
+    }
+
+    async fn load_starts(&mut self, shared: &SharedQueue) -> Result<Option<QueueStarts>, StoreError> {
+        Ok(self.state.starts.get(&(shared.name(), None)).cloned())
+    }
+
+    async fn put_starts(&mut self, changed: Vec<QueueStarts>) -> Result<(), StoreError> {
+        self.state.starts.retain(|_, starts| starts.until > self.set.now);
+        for starts in changed {
+            self.state.starts.insert(((starts.namespace.clone(), starts.queue.clone()), starts.key.clone()), starts);
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, shared: &SharedQueue) -> Turn {
+        self.state.turns.get(&shared.name()).cloned().unwrap_or_default()
+    }
+
+    fn put_turn(&mut self, shared: &SharedQueue, turn: Turn) {
+        self.state.turns.insert(shared.name(), turn);
     }
 
     async fn put_claimed(&mut self, place: QueuedTask, task: Task) -> Result<(), StoreError> {

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::ledger::{LedgerKey, LedgerSum};
+use onward_core::queue::{QueueStarts, Turn};
 use onward_core::run::{OutboxMessage, Wait};
-use onward_core::{CallId, KindSchemas, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::task::{Task, TaskState};
+use onward_core::{CallId, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use crate::admission::TakenSlot;
-use crate::unit_of_work::{QueuedTask, Timer};
+use crate::unit_of_work::{QueuedTask, SharedQueue, Timer};
 use crate::{Change, DeletedRun, OutboxId, shown};
 
 #[derive(Default)]
@@ -30,9 +32,15 @@ pub struct MemoryState {
     pub announced_due: Option<Timestamp>,
     /// Tasks that become visible later and are not announced yet.
     pub delayed: BTreeSet<(Timestamp, RunKey, CallId)>,
+    /// By queue and key; `None` for a queue as a whole.
+    pub starts: BTreeMap<(QueueName, Option<Name>), QueueStarts>,
+    pub turns: BTreeMap<QueueName, Turn>,
     /// The last number given to something that must keep its order of arrival.
     pub last_number: i64,
 }
+
+/// A queue of a namespace.
+pub type QueueName = (Namespace, Option<Name>);
 
 #[derive(Default)]
 pub struct StoredRun {
@@ -82,6 +90,22 @@ impl MemoryState {
 
     pub fn open_tasks(&self) -> impl Iterator<Item = &QueuedTask> {
         self.open_runs().flat_map(|run| run.tasks.values())
+    }
+
+    pub fn tasks_of_queue<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        queue: Option<&'a Name>,
+    ) -> impl Iterator<Item = &'a QueuedTask> {
+        let is_there = move |task: &Task| task.id.run.namespace == *namespace && task.options.queue.as_ref() == queue;
+        self.open_tasks().filter(move |queued| is_there(&queued.task))
+    }
+
+    /// Counts the slots that the leases of a key hold.
+    pub fn held(&self, shared: &SharedQueue, key: &Option<Name>) -> u32 {
+        let of_queue = self.tasks_of_queue(&shared.namespace, shared.queue.as_ref());
+        let held = of_queue.filter(|queued| queued.task.state == TaskState::Leased && queued.task.options.key == *key);
+        held.fold(0, |sum: u32, queued| sum.saturating_add(queued.task.options.slots()))
     }
 
     /// Notifies listeners if `at` is earlier than the announced due time.

@@ -6,6 +6,7 @@ use onward_core::{Event, Record, RunHead, RunKey};
 
 use super::claim::claim;
 use super::effects::carry_out;
+use super::queues::refuse_standalone;
 use super::{LoadedRun, RecordBody, RowRequest, Rows, RunRef, Table, require, settle};
 use crate::admission::{self, Admission, TakenSlot};
 use crate::durable::{Body, StartRun};
@@ -88,6 +89,9 @@ pub async fn start_run<R: Rows>(rows: &mut R, start: StartRun) -> Result<Started
         Some(link) => rows.load_run(&link.run).await?,
         None => None,
     };
+    if let Some(task) = &started.task {
+        refuse_standalone(rows, &key, &task.options).await?;
+    }
     let (mut head, first) = RunHead::start(key, started, rows.set().now);
     // Decided before anything is changed: if the signal is refused, the whole call is. There are no rows to load yet.
     let now = rows.set().now;

@@ -4,6 +4,7 @@ use onward_core::run::{Effect, wait_key};
 use onward_core::task::Task;
 use onward_core::{CallId, Index, Timestamp};
 
+use super::queues::refuse_scheduled;
 use super::{QueuedTask, RowRequest, Rows, RunRef, Timer};
 use crate::admission::TakenSlot;
 
@@ -19,9 +20,10 @@ pub(super) async fn carry_out<R: Rows>(
     match effect {
         Effect::StartTimer { call_id, due_at } => set.put_timer(run, call_id, Timer { due_at, is_frozen: false }),
         Effect::StopTimer { call_id } => set.change(run).timers.remove(&call_id),
-        Effect::AddTask(task) => {
-            let order = set.next_order();
-            set.put_task(run, QueuedTask { task: *task, order });
+        Effect::AddTask(mut task) => {
+            refuse_scheduled(rows, &mut task).await?;
+            let order = rows.set().next_order();
+            rows.set().put_task(run, QueuedTask { task: *task, order });
         }
         Effect::CancelTask { call_id } => set.change(run).tasks.remove(&call_id),
         Effect::OpenWait(wait) => set.change(run).waits.put(wait.call_id.clone(), *wait),

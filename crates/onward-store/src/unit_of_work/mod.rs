@@ -11,6 +11,7 @@ pub mod append;
 pub mod claim;
 pub mod effects;
 pub mod expire;
+pub mod queues;
 pub mod restore;
 pub mod table;
 pub mod tasks;
@@ -21,12 +22,14 @@ use std::task::{Context, Poll, Waker};
 
 use onward_core::event::TaskAttemptEnded;
 use onward_core::ledger::LedgerKey;
+use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
 use onward_core::task::Task;
-use onward_core::{CallId, Epoch, Record, RunKey, Status, Timestamp};
+use onward_core::{CallId, Epoch, Name, Namespace, Record, RunKey, Status, Timestamp};
 
 pub use append::{append_input, commit, start_run};
 pub use claim::{claim_run, claim_runs, count_lost_worker, lose_run, release_run};
 pub use expire::expire;
+pub use queues::{KEYS_MAX, KeyPage, SharedQueue};
 pub use restore::{put_rows, restore_run};
 pub use table::Table;
 pub use tasks::{claim_tasks, report_task, retry_task};
@@ -87,7 +90,48 @@ pub trait Rows: Sized {
     /// Returns the whole log of a run that was claimed, if it is short or was read before.
     async fn log_at_hand(&mut self, run: RunRef) -> Result<Option<Vec<Record>>, Self::Error>;
 
-    /// Finds tasks that may be claimed, in claim order.
+    /// Finds those of the requested queues that have settings or waiting tasks with keys. Until the operation is durable, no
+    /// other claim shares out those with settings, nor do their settings change.
+    async fn shared_queues(&mut self, request: &ClaimTasks) -> Result<Vec<SharedQueue>, Self::Error>;
+
+    /// Returns the settings of a queue, if it has any.
+    async fn queue_settings(&mut self, namespace: &Namespace, queue: Option<&Name>)
+    -> Result<Option<QueueSettings>, Self::Error>;
+
+    /// Counts the tasks of a queue that may be claimed, up to a limit.
+    async fn count_waiting(&mut self, namespace: &Namespace, queue: Option<&Name>, limit: u64) -> Result<u64, Self::Error>;
+
+    /// Counts the leases of a queue, up to a limit.
+    async fn count_held(&mut self, shared: &SharedQueue, limit: u32) -> Result<u32, Self::Error>;
+
+    /// Finds up to [`KEYS_MAX`] keys with tasks that the request may claim, in the order of their names.
+    async fn waiting_keys(
+        &mut self,
+        request: &ClaimTasks,
+        shared: &SharedQueue,
+        page: &KeyPage,
+    ) -> Result<Vec<WaitingKey>, Self::Error>;
+
+    /// Finds so many tasks of each key that may be claimed, those of a key by rank.
+    async fn tasks_of_keys(
+        &mut self,
+        request: &ClaimTasks,
+        shared: &SharedQueue,
+        wanted: &[(Option<Name>, u32)],
+    ) -> Result<Vec<(Self::TaskPlace, Task)>, Self::Error>;
+
+    /// Returns the starts of a queue as a whole, if any were recorded.
+    async fn load_starts(&mut self, shared: &SharedQueue) -> Result<Option<QueueStarts>, Self::Error>;
+
+    /// Stores starts, and removes some that no longer count.
+    async fn put_starts(&mut self, changed: Vec<QueueStarts>) -> Result<(), Self::Error>;
+
+    /// Returns whose turn it is in a queue.
+    fn turn(&mut self, shared: &SharedQueue) -> Turn;
+
+    fn put_turn(&mut self, shared: &SharedQueue, turn: Turn);
+
+    /// Finds tasks without a key that may be claimed, in claim order.
     async fn ready_tasks(&mut self, request: &ClaimTasks) -> Result<Vec<(Self::TaskPlace, Task)>, Self::Error>;
 
     /// Stores a task that was claimed; its run need not be loaded.

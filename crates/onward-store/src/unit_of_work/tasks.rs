@@ -1,11 +1,12 @@
 //! Tasks on their queues. [`Task`] itself decides about its outcome.
 
-use onward_core::Status;
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskId, TaskTransition};
+use onward_core::{Name, Status};
 
 use super::append::{append_input, append_outcome};
+use super::queues::{SharedQueue, claim_shared};
 use super::{QueuedTask, RowError, RowRequest, Rows, RunRef};
 use crate::durable::Report;
 use crate::{ClaimTasks, StoreError};
@@ -66,33 +67,72 @@ pub(super) async fn end_attempt<R: Rows>(
     Ok(())
 }
 
-/// Leases visible tasks.
+/// Leases visible tasks. Queues that are shared out, and the others together, get equal parts of the limit; what one of them does
+/// not use is left to the others. Which comes first changes with the clock.
 pub async fn claim_tasks<R: Rows>(rows: &mut R, request: &ClaimTasks) -> Result<Vec<Task>, R::Error> {
     rows.show_delayed_tasks().await?;
+    let shared = rows.shared_queues(request).await?;
+    let is_plain = |queue: &Option<Name>| !shared.iter().any(|other| other.queue == *queue);
+    let plain: Vec<Option<Name>> = request.queues.iter().filter(|queue| is_plain(queue)).cloned().collect();
+    let mut groups: Vec<Option<&SharedQueue>> = shared.iter().map(Some).collect();
+    if !plain.is_empty() {
+        groups.push(None);
+    }
+    let first = rows.set().now.0 as usize % groups.len().max(1);
+    groups.rotate_left(first);
     let mut claimed = Vec::new();
-    for (place, mut task) in rows.ready_tasks(request).await? {
-        let set = rows.set();
-        // An earlier claim of this call may have paused the run.
-        if set.runs.get(&task.id.run).is_some_and(|run| set.runs[run].head.status == Status::Paused) {
-            continue;
-        }
-        task.claim(&request.worker, request.lease, set.now);
-        if let Some(attempted) = task.attempted() {
-            match begin_attempt(rows, &task.id, attempted).await? {
-                Begun::Yes => {}
-                Begun::No => continue, // K7
-                Begun::Damaged(error) => {
-                    rows.skip_task(place, error).await?;
-                    continue;
+    for is_last in [groups.len() < 2, true] {
+        for (at, group) in groups.iter().enumerate() {
+            let left = request.limit.saturating_sub(claimed.len());
+            let wanted = if is_last { left } else { left.div_ceil(groups.len() - at) };
+            match group {
+                _ if wanted == 0 => {}
+                Some(shared) => claim_shared(rows, request, shared, wanted, &mut claimed).await?,
+                None => {
+                    let request = ClaimTasks { queues: plain.clone(), limit: wanted, ..request.clone() };
+                    for (place, task) in rows.ready_tasks(&request).await? {
+                        claim_task(rows, &request, place, task, &mut claimed).await?;
+                    }
+                    rows.save().await?;
                 }
             }
         }
-        rows.set().announce_task(&task);
-        rows.put_claimed(place, task.clone()).await?;
-        claimed.push(task);
+        if is_last {
+            break;
+        }
     }
     rows.save().await?;
     Ok(claimed)
+}
+
+/// Leases one task; returns false if its run does not permit it.
+pub(super) async fn claim_task<R: Rows>(
+    rows: &mut R,
+    request: &ClaimTasks,
+    place: R::TaskPlace,
+    mut task: Task,
+    claimed: &mut Vec<Task>,
+) -> Result<bool, R::Error> {
+    let set = rows.set();
+    // An earlier claim of this call may have paused the run.
+    if set.runs.get(&task.id.run).is_some_and(|run| set.runs[run].head.status == Status::Paused) {
+        return Ok(false);
+    }
+    task.claim(&request.worker, request.lease, set.now);
+    if let Some(attempted) = task.attempted() {
+        match begin_attempt(rows, &task.id, attempted).await? {
+            Begun::Yes => {}
+            Begun::No => return Ok(false), // K7
+            Begun::Damaged(error) => {
+                rows.skip_task(place, error).await?;
+                return Ok(false);
+            }
+        }
+    }
+    rows.set().announce_task(&task);
+    rows.put_claimed(place, task.clone()).await?;
+    claimed.push(task);
+    Ok(true)
 }
 
 /// The result of [`begin_attempt`].

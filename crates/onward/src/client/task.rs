@@ -28,6 +28,7 @@ impl Onward {
             kind: kind.task_name().to_owned(),
             id: None,
             queue: None,
+            key: None,
             input: Payload::json(input),
             options: TaskOptions::default(),
             trace: None,
@@ -48,6 +49,7 @@ pub struct StartTask<O> {
     kind: String,
     id: Option<String>,
     queue: Option<String>,
+    key: Option<String>,
     input: Result<Payload, serde_json::Error>,
     options: TaskOptions,
     trace: Option<String>,
@@ -67,6 +69,18 @@ impl<O> StartTask<O> {
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
+    }
+
+    /// Sets the key whose limits and share of the queue apply to the task: a tenant, an account. Keys of a queue take turns.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Sets how many slots of its queue, and of its key, an attempt holds; one by default. The start of a task that needs more
+    /// than a limit of its queue is refused with `slots_invalid`.
+    pub fn slots(self, slots: u32) -> Self {
+        self.option(|options| options.slots = Some(slots))
     }
 
     fn option(mut self, set: impl Fn(&mut TaskOptions)) -> Self {
@@ -108,7 +122,8 @@ impl<O> StartTask<O> {
         }
         let key = self.onward.key(&self.id.unwrap_or_else(|| new_run_id(SystemClock.now())))?;
         let input = self.input.map_err(|why| Error::Convert { what: "the input", why })?;
-        let options = TaskOptions { queue: self.queue.map(Name::new).transpose()?, ..self.options };
+        let (queue, queue_key) = (self.queue.map(Name::new).transpose()?, self.key.map(Name::new).transpose()?);
+        let options = TaskOptions { queue, key: queue_key, ..self.options };
         let start = StartTaskRequest { task: key.clone(), kind, input, options, trace: self.trace };
         let outcome = inner.client.watch_outcome(&key); // before the start, so that the end cannot be missed
         self.onward.call(inner.client.start_task(start)).await?;

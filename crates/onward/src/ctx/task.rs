@@ -35,7 +35,7 @@ impl Ctx {
 macro_rules! task_options {
     ($builder:ident) => {
         impl<T> $builder<T> {
-            /// Sets the priority; tasks with a higher one start first.
+            /// Sets the priority; tasks with a higher one start first. One level is worth a minute of waiting.
             pub fn priority(self, priority: i32) -> Self {
                 self.option(|options| options.priority = Some(priority))
             }
@@ -94,6 +94,21 @@ impl<T> TaskCall<T> {
     pub fn queue(self, queue: &str) -> Self {
         let queue = name_or_misuse(self.call.cell(), "queue", queue);
         self.option(|options| options.queue = Some(queue.clone()))
+    }
+
+    /// Sets the key whose limits and share of the queue apply to the task: a tenant, an account. Keys of a queue take turns.
+    pub fn key(self, key: &str) -> Self {
+        let key = name_or_misuse(self.call.cell(), "key", key);
+        self.option(|options| options.key = Some(key.clone()))
+    }
+
+    /// Sets how many slots of its queue, and of its key, an attempt holds; one by default. A task that needs more than a limit of
+    /// its queue fails with `slots_invalid`.
+    pub fn slots(self, slots: u32) -> Self {
+        if slots == 0 {
+            self.call.cell().lock().engine.misuse("slots: a task needs at least one".to_owned());
+        }
+        self.option(|options| options.slots = Some(slots))
     }
 
     /// Sets the idempotency key that the task receives; default a key derived from this call.

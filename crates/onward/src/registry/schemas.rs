@@ -142,6 +142,7 @@ impl Registry {
             updates: schemas.updates,
             update_answers: schemas.update_answers,
             is_imported: false,
+            queue: None,
         };
         let mut all = Vec::new();
         for (name, kind) in &self.workflows {

@@ -43,6 +43,10 @@ Effect = Literal["pure", "keyed", "at_least_once", "at_most_once"]
 class TaskOptions(TaskDefaults, total=False):
     """Options of a task."""
 
+    #: The tenant or account whose limits and share of the queue apply.
+    key: str | None
+    #: How many slots of its queue and key an attempt holds; one by default.
+    slots: int | None
     idempotency_key: str | None
     #: Whether it spends from the budget of the run.
     costs: bool
@@ -727,7 +731,7 @@ def task_arguments(task: Any, input: Any, options: dict[str, Any]) -> str:
             fields["memo"] = memo_json(value)
         elif name == "effect":
             fields["class"] = value
-        elif name in ("idempotency_key", "id"):
+        elif name in ("idempotency_key", "id", "key", "slots"):
             fields[name] = value
         elif name == "costs":
             fields["costs"] = value or None

@@ -4,11 +4,11 @@ use super::*;
 use crate::log::Log;
 use crate::log::event::{CancelRequested, PauseReason, RunBegun, RunCompleted, RunPaused, RunResumed, TerminateRequested};
 use crate::log::projection::Projection;
+use crate::run::Input;
 use crate::run::deadline::deadline_call;
 use crate::run::reopen::{Fork, OpenChildren, fork};
 use crate::run::view::AwaitedKind;
 use crate::run::view::tests::{Script, awaited, script, signal, text};
-use crate::run::Input;
 use crate::spend::budget::{Budget, BudgetHead};
 use crate::{Epoch, RunId, RunKey};
 

@@ -20,7 +20,8 @@ use serde_json::{Map, Value, json};
 use super::shape::{Shape, ShapeFn};
 use crate::auth::session;
 use crate::handlers::{
-    approvals, bulk, claims, entries, external, flows, kinds, memos, operations, runs, schedules, servers, tasks, transfer,
+    approvals, bulk, claims, entries, external, flows, kinds, memos, operations, queues, runs, schedules, servers, tasks,
+    transfer,
 };
 use crate::http::documents::{Approvals, DeletedRuns, Entries, EntryAnswer, OpenTasks, Partly, Receipt, Runs};
 use crate::http::routes::{Parameter, ROUTES, ResponseShape, Route};
@@ -37,6 +38,7 @@ const BODIES: &[&[ShapeFn]] = &[
     flows::BODIES,
     kinds::BODIES,
     memos::BODIES,
+    queues::BODIES,
     runs::act::BODIES,
     runs::start::BODIES,
     schedules::BODIES,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use onward_core::api::{
-    Appended, AppendedEntry, BlockReason, BulkDone, BulkVerb, EntryPage, RefusedRun, TaskStatus, TriggerOutcome, UpcomingSlot,
+    Appended, AppendedEntry, BlockReason, BulkDone, BulkVerb, EntryPage, QueueLimits, RefusedRun, TaskStatus, TriggerOutcome,
+    UpcomingSlot,
 };
 use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::event::{ParentLink, RunPaused};
@@ -125,8 +126,8 @@ macro_rules! of_core {
 of_core! {
     ActiveType, bool, i32, u32, u64, usize, String, Appended, Audience, AppendedEntry, Awaited, BlockReason, Budget, BulkDone, BulkVerb, EntryPage, Event,
     Failure, ForkedFrom, Hash, Index, Namespace, ParentLink, Payload, RefusedRun, RunChange, RunCounts, RunPaused, SpendBy, SpendRow,
-    BackfillRange, Firing, HistoryEntry, Overlap, Paused, RunningFiring, ScheduleOptions, ScheduleSpec, Totals, TriggerOutcome,
-    UpcomingSlot, SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
+    BackfillRange, Firing, HistoryEntry, Overlap, Paused, QueueLimits, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
+    TriggerOutcome, UpcomingSlot, SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
 }
 
 /// Declares types that stand for a schema of another source: `schemas.json`, frames, error codes.

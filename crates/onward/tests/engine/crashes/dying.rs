@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::queue::load::KeyLoad;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
     OpenCounts, OutboxId, Registration, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started, Store,
@@ -254,6 +255,7 @@ impl Store for DyingStore {
         count_versions(namespace: Namespace) -> Vec<VersionCount>;
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
+        list_queue_keys(namespace: Namespace, queue: Option<Name>, limit: usize) -> Vec<KeyLoad>;
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
         count_open() -> OpenCounts;
         spend(query: SpendQuery) -> Vec<SpendRow>;

@@ -1,6 +1,7 @@
 //! Tests of the parent module.
 
 use onward_core::Status;
+use onward_core::queue::QueueRate;
 
 use super::*;
 
@@ -19,7 +20,7 @@ fn the_smallest_of_many_kinds_are_summed_as_other() {
         counts.tasks.push(TaskCount { queue, kind, queued: 1, running: 0, quarantined: 0, oldest_at });
     }
     counts.runs.insert((name("large".to_owned()), Status::Paused), 7);
-    let figures = figures(&counts, Timestamp(5_000));
+    let figures = open_figures(&counts, Timestamp(5_000));
     for figure in &figures[..2] {
         assert!(figure.samples.len() <= 3 * (NAMES_MAX + 1), "{} has {} samples", figure.name, figure.samples.len());
     }
@@ -37,7 +38,29 @@ fn the_oldest_task_has_an_age_only_if_it_could_have_begun() {
         TaskCount { queue: None, kind: name(kind.to_owned()), queued: 1, running: 0, quarantined: 0, oldest_at }
     };
     let tasks = vec![task("a", Some(1_500)), task("b", Some(9_000)), task("c", None)];
-    let figures = figures(&OpenCounts { tasks, ..OpenCounts::default() }, Timestamp(4_000));
+    let figures = open_figures(&OpenCounts { tasks, ..OpenCounts::default() }, Timestamp(4_000));
     let ages: Vec<f64> = figures[2].samples.iter().map(|sample| sample.value).collect();
     assert_eq!(ages, [2.5, 0.0, 0.0]);
+}
+
+#[test]
+fn limits_of_queues_are_gauges() {
+    let settings = QueueSettings {
+        concurrency_max: Some(4),
+        key_rate: Some(QueueRate { starts_max: 30, period_ms: 60_000 }),
+        depth_max: Some(0),
+        paused: true,
+        ..QueueSettings::default()
+    };
+    let queue = LimitedQueue { namespace: Namespace::default(), queue: None, settings, throttled_keys: 3 };
+    let figures = figures(&Counted { queues: vec![queue], ..Counted::default() }, Timestamp(0));
+    let of = |name: &str| {
+        let figure = figures.iter().find(|figure| figure.name == name).unwrap();
+        let last = |sample: &Sample| sample.labels.last().map(|(label, value)| format!("{label}={value}")).unwrap();
+        figure.samples.iter().map(|sample| (last(sample), sample.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("onward_queue_limit"), [("limit=concurrency".to_owned(), 4.0), ("limit=depth".to_owned(), 0.0)]);
+    assert_eq!(of("onward_queue_rate_limit"), [("of=key".to_owned(), 0.5)]);
+    assert_eq!(of("onward_queue_paused"), [("queue=".to_owned(), 1.0)]);
+    assert_eq!(of("onward_queue_throttled_keys"), [("queue=".to_owned(), 3.0)]);
 }
