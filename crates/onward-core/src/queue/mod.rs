@@ -18,11 +18,13 @@
 //!   refused.
 
 pub mod grants;
+pub mod hold;
 pub mod load;
 pub mod settings;
 pub mod starts;
 
 pub use grants::{Grants, Turn, WaitingKey};
+pub use hold::{HeldBack, Hold, KeyUse, QueueLimit, QueueUse};
 pub use settings::{KeyWeight, QUEUE_KIND_PREFIX, QueueRate, QueueSettings};
 pub use starts::QueueStarts;
 

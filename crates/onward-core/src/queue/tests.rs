@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::{Name, Namespace};
 
+mod hold;
 mod model;
 
 fn name(text: &str) -> Name {

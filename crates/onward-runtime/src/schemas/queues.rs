@@ -1,29 +1,48 @@
 //! Settings of queues: stored among the kinds, enforced by the stores.
 
-use onward_core::api::{PutQueueRequest, QueueLimits, QueueView};
-use onward_core::queue::QueueSettings;
+use std::collections::BTreeSet;
+
+use onward_core::api::{PutQueueRequest, QueueLimits, QueueView, ReadQueueRequest};
 use onward_core::queue::load::KeyView;
 use onward_core::queue::settings::{settings_queue, settings_row};
+use onward_core::queue::{Hold, QueueSettings};
+use onward_core::task::Task;
 use onward_core::{KindSchemas, Name, Namespace};
+use onward_store::StoreError;
 
 use crate::{Runtime, RuntimeError};
 
 /// The number of keys in the view of a queue.
 const KEYS_MAX: usize = 1_000;
 
+/// The number of keys among which those are counted that a limit holds back.
+const COUNTED_MAX: usize = 10_000;
+
+/// The number of keys among which one is searched, and up to which pages go.
+const SEARCHED_MAX: usize = 100_000;
+
 impl Runtime {
-    /// Replaces the settings of a queue; they apply to the next claim of every server. Returns the queue.
+    /// Replaces the settings of a queue; they apply to the next claim of every server. Returns the queue. If the request has the
+    /// settings that it replaces, they are compared first; two servers that do so at the same moment may both store theirs.
     ///
     /// # Errors
-    /// `queue_invalid`.
+    /// `queue_invalid`, `queue_changed`.
     pub async fn put_queue(&self, request: PutQueueRequest) -> Result<QueueView, RuntimeError> {
-        let PutQueueRequest { namespace, queue, settings } = request;
+        let PutQueueRequest { namespace, queue, settings, replaces } = request;
         if let Some(why) = settings.problem() {
             return Err(RuntimeError::QueueInvalid { why });
         }
         let settings = QueueSettings { part: None, ..settings };
-        self.store_queue(&namespace, queue.as_ref(), Some(settings)).await?;
-        self.read_queue(&namespace, queue).await
+        {
+            let _changing = self.shared.queue_settings.lock().await;
+            if let Some(replaces) = replaces
+                && self.queue_settings(&namespace, queue.as_ref()).await?.unwrap_or_default() != replaces
+            {
+                return Err(RuntimeError::QueueChanged { queue });
+            }
+            self.store_queue(&namespace, queue.as_ref(), Some(settings)).await?;
+        }
+        self.read_queue(ReadQueueRequest { namespace, queue, limit: 0, cursor: None, key: None }).await
     }
 
     /// Removes the settings of a queue, and with them its limits.
@@ -53,24 +72,113 @@ impl Runtime {
         Ok(found)
     }
 
-    /// Reads a queue as a whole, with its keys.
-    pub async fn read_queue(&self, namespace: &Namespace, queue: Option<Name>) -> Result<QueueView, RuntimeError> {
-        let settings = self.list_queue_settings(namespace).await?.into_iter().find(|of| of.queue == queue);
-        let settings = settings.map(|of| of.settings);
+    async fn queue_settings(&self, namespace: &Namespace, queue: Option<&Name>) -> Result<Option<QueueSettings>, RuntimeError> {
+        let all = self.list_queue_settings(namespace).await?;
+        Ok(all.into_iter().find(|of| of.queue.as_ref() == queue).map(|of| of.settings))
+    }
+
+    /// Reads a queue as a whole, with a page of its keys.
+    pub async fn read_queue(&self, request: ReadQueueRequest) -> Result<QueueView, RuntimeError> {
+        let ReadQueueRequest { namespace, queue, limit, cursor, key } = request;
+        let settings = self.queue_settings(&namespace, queue.as_ref()).await?;
         let limits = settings.clone().unwrap_or_default();
         let now = self.clock().now();
-        let loads = self.store().list_queue_keys(namespace.clone(), queue.clone(), KEYS_MAX).await?;
+        let used = self.store().read_queue_use(namespace.clone(), queue.clone(), Vec::new()).await?;
+        let (hold, rate_used) = (used.hold(&limits, now), used.rate_used(&limits, now));
+        let page = KeyPage::new(limit, cursor, key)?;
+        let loads = self.store().list_queue_keys(namespace.clone(), queue.clone(), page.read_max(&limits)).await?;
         let keys: Vec<KeyView> = loads.into_iter().map(|load| load.view(&limits, now)).collect();
-        let throttled_keys = keys.iter().filter(|key| key.held_back_by.is_some()).count() as u64;
-        let (queued, running, quarantined, oldest_at) = (0, 0, 0, None);
-        let mut view = QueueView { queue, settings, queued, running, quarantined, oldest_at, throttled_keys, keys };
-        for count in self.store().count_tasks(namespace.clone()).await?.into_iter().filter(|count| count.queue == view.queue) {
+        let throttled = || keys.iter().take(COUNTED_MAX).filter(|key| key.held_back_by.is_some());
+        let throttled_keys = throttled().count() as u64;
+        let held_back = throttled().map(|key| key.waiting).sum();
+        let (keys, next) = page.of(keys);
+        let (held_back_by, opens_at) = (hold.map(|hold| hold.by), hold.and_then(|hold| hold.until));
+        let mut view = QueueView {
+            queue,
+            settings,
+            queued: 0,
+            running: 0,
+            quarantined: 0,
+            oldest_at: None,
+            throttled_keys,
+            keys,
+            next,
+            held_back_by,
+            opens_at,
+            rate_used,
+            held_back,
+        };
+        for count in self.store().count_tasks(namespace).await?.into_iter().filter(|count| count.queue == view.queue) {
             view.queued += count.queued;
             view.running += count.running;
             view.quarantined += count.quarantined;
             view.oldest_at = [view.oldest_at, count.oldest_at].into_iter().flatten().min();
         }
+        if hold.is_some() {
+            view.held_back = view.queued;
+        }
         Ok(view)
+    }
+
+    /// Returns for each of these tasks of a namespace the limit of its queue or key that holds it back, in their order; nothing
+    /// for tasks that do not wait for a claim.
+    pub async fn holds_of(&self, namespace: &Namespace, tasks: &[&Task]) -> Result<Vec<Option<Hold>>, RuntimeError> {
+        let now = self.clock().now();
+        let waits = |task: &&&Task| task.may_be_claimed(now);
+        let mut found = vec![None; tasks.len()];
+        if !tasks.iter().any(|task| waits(&task)) {
+            return Ok(found);
+        }
+        for QueueLimits { queue, settings, .. } in self.list_queue_settings(namespace).await? {
+            let of_queue = |task: &&&Task| waits(task) && task.options.queue == queue;
+            let keys: BTreeSet<Name> = tasks.iter().filter(of_queue).filter_map(|task| task.options.key.clone()).collect();
+            if keys.is_empty() && !tasks.iter().any(|task| of_queue(&task)) {
+                continue;
+            }
+            let used = self.store().read_queue_use(namespace.clone(), queue.clone(), keys.into_iter().collect()).await?;
+            for (hold, task) in found.iter_mut().zip(tasks).filter(|(_, task)| of_queue(task)) {
+                *hold = used.hold_of(task.options.key.as_ref(), &settings, now);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A page of the keys of a queue. Keys come and go, so a cursor is a position.
+struct KeyPage {
+    limit: usize,
+    from: usize,
+    key: Option<String>,
+}
+
+impl KeyPage {
+    fn new(limit: usize, cursor: Option<String>, key: Option<String>) -> Result<KeyPage, RuntimeError> {
+        let position = |cursor: String| match cursor.parse() {
+            Ok(from) if from < SEARCHED_MAX => Ok(from),
+            _ => Err(RuntimeError::Store(StoreError::CursorInvalid { cursor })),
+        };
+        let from = cursor.map_or(Ok(0), position)?;
+        Ok(KeyPage { limit: if limit == 0 { KEYS_MAX } else { limit.min(KEYS_MAX) }, from, key: key.filter(|key| !key.is_empty()) })
+    }
+
+    /// Returns the number of keys that are read: one more than the page has, so that the next page is known, and more if keys are
+    /// searched or counted.
+    fn read_max(&self, limits: &QueueSettings) -> usize {
+        let is_counted = limits.key_concurrency_max.is_some() || limits.key_rate.is_some();
+        match self.key {
+            Some(_) => SEARCHED_MAX,
+            None => (self.from + self.limit + 1).max(if is_counted { COUNTED_MAX } else { 0 }),
+        }
+    }
+
+    /// Returns the page and the cursor of the next one.
+    fn of(&self, mut keys: Vec<KeyView>) -> (Vec<KeyView>, Option<String>) {
+        if let Some(text) = &self.key {
+            keys.retain(|of| of.key.as_ref().is_some_and(|key| key.as_str().starts_with(text.as_str())));
+        }
+        let until = self.from + self.limit;
+        let next = (keys.len() > until).then(|| until.to_string());
+        (keys.into_iter().skip(self.from).take(self.limit).collect(), next)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The keys of a queue.
 
 use onward_core::queue::load::KeyLoad;
+use onward_core::queue::{KeyUse, QueueStarts, QueueUse};
 use onward_core::{Name, Namespace, Timestamp};
 use onward_store::StoreError;
 use onward_store::durable::seal::damaged;
@@ -34,4 +35,29 @@ pub(crate) fn list_keys(
         Ok(KeyLoad { key, waiting: waiting as u64, running: running as u64, oldest_at, starts })
     };
     rows.into_iter().map(load).collect()
+}
+
+/// The leases of a queue and of one of its keys, and what began lately; the empty key is that of the queue as a whole.
+const HELD: &str = "SELECT count(*) FROM tasks WHERE state = 1 AND ns = ?1 AND queue = ?2";
+const HELD_BY_KEY: &str = "SELECT count(*) FROM tasks WHERE state = 1 AND ns = ?1 AND queue = ?2 AND qkey = ?3";
+const STARTS: &str = "SELECT data FROM queue_keys WHERE ns = ?1 AND queue = ?2 AND qkey = ?3";
+
+pub(crate) fn read_use(
+    db: &Connection,
+    namespace: &Namespace,
+    queue: Option<&Name>,
+    keys: Vec<Name>,
+) -> Result<QueueUse, StoreError> {
+    let (ns, queue) = (namespace.as_str(), queue.map_or("", Name::as_str));
+    let starts = |key: &str| {
+        let data = db.one(STARTS, params![ns, queue, key], |row| row.get::<_, Vec<u8>>(0)).map_err(read_error)?;
+        Ok::<_, StoreError>(data.and_then(|data| unseal::<QueueStarts>("starts of a queue", &data).ok()))
+    };
+    let held = db.one(HELD, params![ns, queue], |row| row.get::<_, i64>(0)).map_err(read_error)?;
+    let of_key = |key: Name| {
+        let held = db.one(HELD_BY_KEY, params![ns, queue, key.as_str()], |row| row.get::<_, i64>(0)).map_err(read_error)?;
+        Ok::<_, StoreError>(KeyUse { held: held.unwrap_or_default() as u64, starts: starts(key.as_str())?, key })
+    };
+    let keys = keys.into_iter().map(of_key).collect::<Result<_, _>>()?;
+    Ok(QueueUse { held: held.unwrap_or_default() as u64, starts: starts("")?, keys })
 }

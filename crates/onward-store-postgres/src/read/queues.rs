@@ -1,6 +1,7 @@
 //! The keys of a queue.
 
 use onward_core::queue::load::KeyLoad;
+use onward_core::queue::{KeyUse, QueueStarts, QueueUse};
 use onward_core::{Name, Namespace, Timestamp};
 use onward_store::durable::seal::{number, unseal};
 
@@ -29,4 +30,31 @@ pub(crate) async fn list_keys(db: &Db, namespace: &Namespace, queue: Option<&Nam
         starts: row.get::<_, Option<&[u8]>>(4).and_then(|data| unseal("starts of a queue", data).ok()),
     };
     Ok(rows.iter().map(load).collect())
+}
+
+/// The leases of a queue, and what began lately in it.
+const USE: &str = "SELECT (SELECT count(*) FROM onward.tasks t WHERE t.ns = $1 AND t.queue = $2 AND t.state = 1),
+    (SELECT s.data FROM onward.queue_keys s WHERE s.ns = $1 AND s.queue = $2 AND s.qkey = '')";
+
+/// The same for keys, in their order.
+const USE_OF_KEYS: &str = "SELECT
+    (SELECT count(*) FROM onward.tasks t WHERE t.ns = $1 AND t.queue = $2 AND t.state = 1 AND t.qkey = k.qkey),
+    (SELECT s.data FROM onward.queue_keys s WHERE s.ns = $1 AND s.queue = $2 AND s.qkey = k.qkey)
+  FROM unnest($3::text[]) WITH ORDINALITY AS k(qkey, n) ORDER BY k.n";
+
+pub(crate) async fn read_use(db: &Db, namespace: &Namespace, queue: Option<&Name>, keys: Vec<Name>) -> Outcome<QueueUse> {
+    let of_queue = |text| Sql::new(text).text(namespace.as_str()).text(text_of(queue));
+    let held = |row: &tokio_postgres::Row| row.get::<_, i64>(0) as u64;
+    let starts = |row: &tokio_postgres::Row| {
+        row.get::<_, Option<&[u8]>>(1).and_then(|data| unseal::<QueueStarts>("starts of a queue", data).ok())
+    };
+    let all = db.query(&of_queue(USE)).await?;
+    let (all_held, all_starts) = all.first().map(|row| (held(row), starts(row))).unwrap_or_default();
+    let mut used = QueueUse { held: all_held, starts: all_starts, keys: Vec::new() };
+    if !keys.is_empty() {
+        let names = keys.iter().map(|key| key.as_str().to_owned()).collect();
+        let rows = db.query(&of_queue(USE_OF_KEYS).texts(names)).await?;
+        used.keys = keys.into_iter().zip(&rows).map(|(key, row)| KeyUse { key, held: held(row), starts: starts(row) }).collect();
+    }
+    Ok(used)
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_core::internal::InternalRuns;
 use onward_core::ledger::{SpendQuery, SpendRow, SpendTally};
 use onward_core::queue::load::KeyLoad;
+use onward_core::queue::{KeyUse, QueueUse};
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount, TaskState};
 use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp};
@@ -108,6 +109,16 @@ impl MemoryState {
         loads.sort_by_key(|load| (load.oldest_at.is_none(), load.oldest_at));
         loads.truncate(limit);
         loads
+    }
+
+    pub fn queue_use(&self, namespace: &Namespace, queue: Option<&Name>, keys: Vec<Name>) -> QueueUse {
+        let leased = || self.tasks_of_queue(namespace, queue).filter(|of| of.task.state == TaskState::Leased);
+        let starts = |key: Option<&Name>| self.starts.get(&((namespace.clone(), queue.cloned()), key.cloned())).cloned();
+        let of_key = |key: Name| {
+            let held = leased().filter(|of| of.task.options.key.as_ref() == Some(&key)).count() as u64;
+            KeyUse { held, starts: starts(Some(&key)), key }
+        };
+        QueueUse { held: leased().count() as u64, starts: starts(None), keys: keys.into_iter().map(of_key).collect() }
     }
 
     pub fn open_counts(&self) -> OpenCounts {
