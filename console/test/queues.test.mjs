@@ -247,6 +247,8 @@ test("many keys are shown in pages and searched by their beginning", async () =>
   const page = await open("bulk");
   const keys = section(page, "Keys");
   await keys.getByText("Keys 1 to 25").waitFor();
+  await keys.locator("tbody tr").first().getByText("the queue is paused").waitFor();
+  await page.locator(".figure", { hasText: "Held back by limits" }).getByText("60").waitFor();
   const seen = new Set();
   const note = async () => (await keys.locator("tbody tr td:first-child").allInnerTexts()).forEach((key) => seen.add(key));
   await note();

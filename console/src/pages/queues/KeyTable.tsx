@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api } from "../../api/client";
-import type { QueueSettings, Schemas } from "../../api/model";
+import type { QueueSettings, QueueView } from "../../api/model";
 import { Button } from "../../ui/Button";
 import { Loading } from "../../ui/EmptyState";
 import { ErrorNote } from "../../ui/ErrorPage";
@@ -12,13 +12,12 @@ import { href } from "../../ui/router";
 import { Table } from "../../ui/Table";
 import { usePolled } from "../operations/usePolled";
 import { HeldBack, Oldest } from "./parts";
+import { holdText } from "./words";
 
 const PAGE = 25;
 
 /** The time without a key press after which the server is asked. */
 const PAUSE_MS = 250;
-
-type KeyView = Schemas["KeyView"];
 
 export function KeyTable({ name, settings }: { name: string; settings: QueueSettings }) {
   const typed = useSignal("");
@@ -48,7 +47,7 @@ export function KeyTable({ name, settings }: { name: string; settings: QueueSett
       )}
       {data === null ? (error ? <ErrorNote error={error} /> : <Loading />) : (
         <>
-          <Rows keys={data.keys} settings={settings} name={name} isSearched={isSearched} />
+          <Rows view={data} settings={settings} name={name} isSearched={isSearched} />
           {(cursor !== null || data.next) && (
             <div class="row">
               <Button disabled={cursor === null} onClick={() => (cursors.value = cursors.value.slice(0, -1))}>Previous keys</Button>
@@ -62,7 +61,7 @@ export function KeyTable({ name, settings }: { name: string; settings: QueueSett
   );
 }
 
-function Rows({ keys, settings, name, isSearched }: { keys: readonly KeyView[]; settings: QueueSettings; name: string; isSearched: boolean }) {
+function Rows({ view: { keys, held_back_by: hold }, settings, name, isSearched }: { view: QueueView; settings: QueueSettings; name: string; isSearched: boolean }) {
   const weights = new Map((settings.weights ?? []).map(({ key, weight }) => [key, weight]));
   const limit = settings.key_concurrency_max;
   return (
@@ -77,7 +76,7 @@ function Rows({ keys, settings, name, isSearched }: { keys: readonly KeyView[]; 
         { id: "running", label: "Running", number: true, cell: ({ key, running }) => (limit && key ? `${numberText(running)} / ${numberText(limit)}` : numberText(running)) },
         { id: "oldest", label: "Oldest", number: true, cell: ({ oldest_at, waiting }) => <Oldest at={oldest_at} waits={waiting > 0} /> },
         { id: "weight", label: "Weight", number: true, cell: ({ key }) => numberText(weights.get(key ?? "") ?? 1) },
-        { id: "held", label: "Held back", cell: ({ held_back_by, opens_at }) => <HeldBack by={held_back_by && `key_${held_back_by}`} until={held_back_by === "rate" ? opens_at : null} /> },
+        { id: "held", label: "Held back", cell: ({ held_back_by, opens_at, waiting }) => <HeldBack by={held_back_by && `key_${held_back_by}`} until={held_back_by === "rate" ? opens_at : null} otherwise={waiting > 0 && hold ? <span class="muted">{holdText(hold)}</span> : null} /> },
       ]}
     />
   );

@@ -115,7 +115,8 @@ fn a_wait_is_shown_once_and_again_when_it_has_outlasted_its_end() {
 #[test]
 fn a_wait_without_an_end_is_shown_once() {
     let (kind, why) = (Name::new("agent").unwrap(), BlockReason::NoWorker);
-    let blocker = Blocker { task: None, kind, why, since: None, until: None, lost_workers: 0, failure_code: None, held_back: None };
+    let blocker =
+        Blocker { task: None, kind, why, since: None, until: None, lost_workers: 0, failure_code: None, held_back: None };
     assert_eq!(sentence(&blocker, &[], Timestamp(0)), "no worker serves `agent`; the run is waiting for one");
     let mut printed_blockers = PrintedBlockers::default();
     assert!(printed_blockers.is_new(&blocker, Timestamp(0)));

@@ -1,7 +1,7 @@
 //! Settings of queues, and what waits in one.
 
-use crate::queue::{QueueLimit, QueueSettings};
 use crate::queue::load::KeyView;
+use crate::queue::{QueueLimit, QueueSettings};
 use crate::{Name, Namespace, Timestamp, message};
 
 message! {

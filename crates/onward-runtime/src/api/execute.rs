@@ -219,7 +219,8 @@ impl Runtime {
     async fn quarantined(&self, query: api::TaskQuery) -> Result<TasksReply, RuntimeError> {
         let api::TaskQuery { namespace, run, limit, partly } = query;
         let gaps = partly.then(Gaps::default);
-        let query = TaskQuery { namespace, run, limit, state: Some(TaskState::Quarantined), gaps: gaps.clone(), ..TaskQuery::default() };
+        let query =
+            TaskQuery { namespace, run, limit, state: Some(TaskState::Quarantined), gaps: gaps.clone(), ..TaskQuery::default() };
         Ok(TasksReply { tasks: self.store().list_tasks(query).await?, missing: names(gaps) })
     }
 }

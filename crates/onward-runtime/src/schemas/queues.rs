@@ -158,7 +158,11 @@ impl KeyPage {
             _ => Err(RuntimeError::Store(StoreError::CursorInvalid { cursor })),
         };
         let from = cursor.map_or(Ok(0), position)?;
-        Ok(KeyPage { limit: if limit == 0 { KEYS_MAX } else { limit.min(KEYS_MAX) }, from, key: key.filter(|key| !key.is_empty()) })
+        Ok(KeyPage {
+            limit: if limit == 0 { KEYS_MAX } else { limit.min(KEYS_MAX) },
+            from,
+            key: key.filter(|key| !key.is_empty()),
+        })
     }
 
     /// Returns the number of keys that are read: one more than the page has, so that the next page is known, and more if keys are

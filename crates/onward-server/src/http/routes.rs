@@ -10,8 +10,8 @@ use onward_core::api::verb;
 
 use crate::auth::{Scope, session};
 use crate::handlers::{
-    approvals, attachments, bulk, claims, entries, external, flows, kinds, memos, operations, queues, runs, schedules, servers, tasks,
-    transfer,
+    approvals, attachments, bulk, claims, entries, external, flows, kinds, memos, operations, queues, runs, schedules, servers,
+    tasks, transfer,
 };
 use crate::http::diagnosis;
 use crate::http::problem::Problem;

@@ -106,11 +106,18 @@ async fn a_task_that_its_queue_holds_back_says_so_wherever_it_is_shown() {
     }
     let tasks = async |query: &str| site.get(&format!("/v1/tasks?{query}")).await.json()["tasks"].clone();
     let free = tasks("queue=mail").await;
-    assert_eq!((free.as_array().unwrap().len(), &free[0]["held_back_by"], &free[0]["priority"]), (2, &Value::Null, &json!(2)), "{free}");
+    assert_eq!(
+        (free.as_array().unwrap().len(), &free[0]["held_back_by"], &free[0]["priority"]),
+        (2, &Value::Null, &json!(2)),
+        "{free}"
+    );
     assert_eq!(site.get("/v1/queues/mail").await.json()["held_back"], 0);
     site.put_json("/v1/queues/mail", json!({"paused": true})).await.json();
     let held = tasks("queue=mail&key=a&state=queued").await;
-    assert_eq!((&held[0]["held_back_by"], &held[1]["held_back_by"], &held[0]["key"]), (&json!("paused"), &json!("paused"), &json!("a")));
+    assert_eq!(
+        (&held[0]["held_back_by"], &held[1]["held_back_by"], &held[0]["key"]),
+        (&json!("paused"), &json!("paused"), &json!("a"))
+    );
     let other = tasks("queue=default").await;
     assert_eq!((other.as_array().unwrap().len(), &other[0]["run"], &other[0]["held_back_by"]), (1, &json!("3"), &Value::Null));
     assert_eq!(tasks("key=b").await, json!([]));

@@ -210,7 +210,8 @@ pub async fn what_a_queue_uses_of_its_limits_is_read_with_its_keys(mut harness: 
     assert_eq!((used.held, used.rate_used(&settings, harness.now())), (3, Some(3)));
     let hold = used.hold_of(Some(&name("a")), &settings, harness.now()).unwrap();
     assert_eq!((hold.by, hold.until.is_some()), (QueueLimit::Rate, true));
-    let elsewhere = harness.store().read_queue_use(Namespace::new("other").unwrap(), Some(name(QUEUE)), vec![name("a")]).await.unwrap();
+    let elsewhere =
+        harness.store().read_queue_use(Namespace::new("other").unwrap(), Some(name(QUEUE)), vec![name("a")]).await.unwrap();
     assert_eq!((elsewhere.held, elsewhere.starts, elsewhere.keys[0].held), (0, None, 0));
     let query = |queue, key| TaskQuery { queue, key, limit: 9, ..TaskQuery::default() };
     let list = async |query| harness.store().list_tasks(query).await.unwrap().len();

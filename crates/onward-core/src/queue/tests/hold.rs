@@ -55,7 +55,8 @@ fn a_task_is_held_back_exactly_if_a_claim_grants_it_nothing() {
         let now = Timestamp(2 * PERIOD_MS + dice.below(2 * PERIOD_MS));
         let waiting = WaitingKey { key: key.clone(), waiting: 1, held: key_held as u32, starts: key_starts };
         let granted = |now| {
-            Grants::new(&settings, held as u32, starts.as_ref(), 1, now).grant(std::slice::from_ref(&waiting), &mut Turn::default())
+            Grants::new(&settings, held as u32, starts.as_ref(), 1, now)
+                .grant(std::slice::from_ref(&waiting), &mut Turn::default())
         };
         let hold = used.hold_of(key.as_ref(), &settings, now);
         assert_eq!(hold.is_none(), granted(now) == [1], "seed {seed}, case {case}: {hold:?} for {settings:?}, {used:?} at {now}");

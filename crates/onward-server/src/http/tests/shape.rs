@@ -8,11 +8,11 @@ use onward_core::api::{
 };
 use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::event::{ParentLink, RunPaused};
-use onward_core::queue::{HeldBack, QueueLimit, QueueSettings};
 use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::live::{ActiveType, Audience};
 use onward_core::log::codec::Field;
 use onward_core::log::schema::{FieldLine, Proto, Schema, has_serde, json_object, nullable};
+use onward_core::queue::{HeldBack, QueueLimit, QueueSettings};
 use onward_core::schedule::{
     BackfillRange, Firing, HistoryEntry, Overlap, Paused, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
 };
