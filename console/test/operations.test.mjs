@@ -15,7 +15,6 @@ before(async () => {
   worker = new TestWorker(server.url, { workflows, tasks: { ...tasks, hang: () => pause(60_000) }, offers, name: "teapot-worker" }).start();
   for (let n = 1; n <= 3; n++) await server.start("order", `order-${n}`, { item: "a teapot", quantity: n });
   for (let n = 1; n <= 4; n++) await server.start("no-worker", `stranded-${n}`);
-  for (let n = 1; n <= 5; n++) await server.api("POST", "/v1/tasks", { kind: "resize", id: `gpu-${n}`, queue: "gpu" });
   await server.api("POST", "/v1/tasks", { kind: "hang", id: "hang-1" });
   for (const [n, model, cost] of [[1, "large-1", "0.0125"], [2, "large-1", "1.25"], [3, "small-1", "0.000031"]]) {
     await server.api("POST", "/v1/tasks", { kind: "expensive", id: `expensive-${n}`, input: { model, cost }, costs: true });
@@ -47,8 +46,6 @@ async function shows(name, heading, expected) {
 }
 
 test("workers are listed with their kinds and the runs they hold", () => shows("workers", "Workers", ["teapot-worker-1", "order", "resize", /\d of 20,000/]));
-
-test("queues show depth, age and missing workers", () => shows("queues", "Queues", ["gpu", "Queued tasks", "none"]));
 
 test("servers show this server and its databases", () => shows("servers", "Servers", ["this one", "All databases answer"]));
 

@@ -555,6 +555,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/queues/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["getQueue"];
+        put: operations["putQueue"];
+        post?: never;
+        delete: operations["deleteQueue"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/rate-limits": {
         parameters: {
             query?: never;
@@ -1737,6 +1753,7 @@ export interface components {
         Blocker: {
             /** @description Failure code of its last attempt. */
             failure_code: string | null;
+            held_back: components["schemas"]["HeldBack"] | null;
             /** @description What an operator has to do, if anything. */
             hint: string | null;
             kind: string;
@@ -2726,6 +2743,11 @@ export interface components {
              */
             request?: number;
         };
+        HeldBack: {
+            by: components["schemas"]["QueueLimit"];
+            key: string | null;
+            queue: string | null;
+        };
         HeldRun: {
             /** Format: uint64 */
             epoch: number;
@@ -2836,6 +2858,20 @@ export interface components {
         InvalidateMemosReply: {
             /** Format: uint64 */
             invalidated: number;
+        };
+        /** @enum {string} */
+        KeyLimit: "concurrency" | "rate";
+        KeyView: {
+            held_back_by?: components["schemas"]["KeyLimit"] | null;
+            key: string | null;
+            oldest_at: string | null;
+            opens_at?: string | null;
+            running: number;
+            waiting: number;
+        };
+        KeyWeight: {
+            key: string;
+            weight: number;
         };
         Kind: {
             kind: string;
@@ -3322,15 +3358,22 @@ export interface components {
         OpenTask: {
             /** Format: uint32 */
             attempt: number;
+            held_back_by: components["schemas"]["QueueLimit"] | null;
             id: string;
+            key: string | null;
             kind: string;
             last_failure: components["schemas"]["Failure"] | null;
             /** Format: uint32 */
             lost_workers: number;
+            opens_at: string | null;
+            priority: number;
             /** @description `null` is the default queue. */
             queue: string | null;
             run: string;
+            started_at: string | null;
             state: components["schemas"]["TaskState"];
+            visible_at: string;
+            worker: string | null;
         };
         /** @description Open tasks, of workflows and standalone. */
         OpenTasks: {
@@ -3548,6 +3591,16 @@ export interface components {
             is_changed: boolean;
             warnings: components["schemas"]["FlowWarning"][];
         };
+        PutQueue: {
+            concurrency_max?: number | null;
+            depth_max?: number | null;
+            key_concurrency_max?: number | null;
+            key_rate?: components["schemas"]["QueueRate"] | null;
+            paused?: boolean;
+            rate?: components["schemas"]["QueueRate"] | null;
+            replaces?: components["schemas"]["QueueSettings"] | null;
+            weights?: components["schemas"]["KeyWeight"][];
+        };
         PutSchedule: {
             attributes?: components["schemas"]["Attributes"];
             /** @description The budget of each run. */
@@ -3619,9 +3672,45 @@ export interface components {
              */
             workers: number;
         };
+        /** @enum {string} */
+        QueueLimit: "paused" | "concurrency" | "rate" | "key_concurrency" | "key_rate";
+        QueueLimits: {
+            queue: string | null;
+            settings: components["schemas"]["QueueSettings"];
+            stored_at: string;
+        };
         /** @description Queues of a namespace. */
         QueueList: {
             queues: components["schemas"]["QueueInfo"][];
+            settings: components["schemas"]["QueueLimits"][];
+        };
+        QueueRate: {
+            period_ms: number;
+            starts_max: number;
+        };
+        QueueSettings: {
+            concurrency_max?: number | null;
+            depth_max?: number | null;
+            key_concurrency_max?: number | null;
+            key_rate?: components["schemas"]["QueueRate"] | null;
+            paused?: boolean;
+            rate?: components["schemas"]["QueueRate"] | null;
+            weights?: components["schemas"]["KeyWeight"][];
+        };
+        QueueView: {
+            held_back: number;
+            held_back_by: components["schemas"]["QueueLimit"] | null;
+            keys: components["schemas"]["KeyView"][];
+            next: string | null;
+            oldest_at: string | null;
+            opens_at: string | null;
+            quarantined: number;
+            queue: string | null;
+            queued: number;
+            rate_used: number | null;
+            running: number;
+            settings: components["schemas"]["QueueSettings"] | null;
+            throttled_keys: number;
         };
         /** @description A range of quiet inputs. It is valid only while the log ends where the range does. */
         QuietTail: {
@@ -6918,6 +7007,74 @@ export interface operations {
                 };
             };
             default: components["responses"]["Problem"];
+        };
+    };
+    getQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description x */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueView"];
+                };
+            };
+        };
+    };
+    putQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PutQueue"];
+            };
+        };
+        responses: {
+            /** @description x */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueView"];
+                };
+            };
+        };
+    };
+    deleteQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description x */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
         };
     };
     listRateLimits: {

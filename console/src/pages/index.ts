@@ -3,6 +3,7 @@ import "./runs/index";
 import "./run/index";
 import "./approvals/index";
 import "./operations/index";
+import "./queues/index";
 import "./flows/index";
 import "./schedules/index";
 import "./login/index";

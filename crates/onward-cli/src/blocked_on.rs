@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use onward_core::queue::settings::DEFAULT_QUEUE;
+use onward_core::queue::{HeldBack, QueueLimit};
 use onward_core::task::MODEL_CALL;
-use onward_core::{RunKey, Timestamp};
+use onward_core::{Name, RunKey, Timestamp};
 use onward_runtime::{BlockReason, Blocker, WorkerInfo};
 
 use crate::connection::Connection;
@@ -40,7 +42,7 @@ pub async fn sentences(connection: &Connection, blocked_on: &[Blocker]) -> Vec<S
 }
 
 fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String {
-    let Blocker { task, kind, why, since, until, lost_workers, failure_code } = blocker;
+    let Blocker { task, kind, why, since, until, lost_workers, failure_code, held_back } = blocker;
     let (model, until) = (kind.as_str().strip_prefix(MODEL_CALL), until.unwrap_or(now));
     match why {
         BlockReason::NoWorker if task.is_none() => format!("no worker serves `{kind}`; the run is waiting for one"),
@@ -71,6 +73,7 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
             let since = since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now)));
             format!("the run is paused{since}: it lost {lost_workers} workers in a row; find out why, then resume it")
         }
+        BlockReason::QueueLimit => held_back_by(kind, held_back.as_ref(), blocker.until, now),
         BlockReason::Retries => {
             let what = match model {
                 Some(model) => format!("model `{model}`"),
@@ -80,6 +83,25 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
             format!("{what}: next attempt {}{failed}", time::until(until, now))
         }
     }
+}
+
+/// Describes the limit of a queue that holds a task back.
+fn held_back_by(kind: &Name, held_back: Option<&HeldBack>, until: Option<Timestamp>, now: Timestamp) -> String {
+    let Some(HeldBack { by, queue, key }) = held_back else { return format!("a limit of its queue holds task `{kind}` back") };
+    let queue = queue.as_ref().map_or(DEFAULT_QUEUE, Name::as_str);
+    let whose = match (by, key) {
+        (QueueLimit::KeyConcurrency | QueueLimit::KeyRate, Some(key)) => format!("key `{key}` in queue `{queue}`"),
+        _ => format!("queue `{queue}`"),
+    };
+    let why = match by {
+        QueueLimit::Paused => format!("{whose} is paused; `onward queue resume {}` continues it", shell_word(queue)),
+        QueueLimit::Concurrency | QueueLimit::KeyConcurrency => format!("{whose} runs as many tasks as it may"),
+        QueueLimit::Rate | QueueLimit::KeyRate => {
+            let opens = until.map_or(String::new(), |until| format!("; it may start the next one {}", time::until(until, now)));
+            format!("{whose} has started as many tasks as it may{opens}")
+        }
+    };
+    format!("task `{kind}` waits: {why}")
 }
 
 fn offered(workers: &[WorkerInfo]) -> String {

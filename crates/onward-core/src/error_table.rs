@@ -326,6 +326,8 @@ error_table! {
         => "correct the option; docs/guide/defaults.md lists those of tasks and runs";
     QueueInvalid "queue_invalid" 400 Fail "A setting of a queue is invalid, and nothing was stored"
         => "correct the named field; docs/guide/queues.md lists the settings";
+    QueueChanged "queue_changed" 409 Fail "The settings of the queue are not those that the caller replaces, and nothing was stored"
+        => "read the queue again, and decide about its new settings";
     QueueFull "queue_full" 429 Retry "The queue has as many waiting tasks as its settings permit, and nothing was queued"
         => "retry later, or raise `depth_max` of the queue";
     SlotsInvalid "slots_invalid" 400 Fail "A task needs no slot, or more than a limit of its queue permits"

@@ -3,6 +3,7 @@
 //! Every variant has a row in the table of error codes and thus a consequence, so that callers need not match on variants.
 
 use onward_core::attribute::AttributeError;
+use onward_core::queue::settings::DEFAULT_QUEUE;
 use onward_core::schedule::ScheduleRefusal;
 use onward_core::{Hash, Index, Name, NameError, RunKey, error_enum};
 use onward_store::StoreError;
@@ -86,6 +87,8 @@ error_enum! {
         QueueInvalid { why: String } => QueueInvalid,
         #[error("`slots` is 0; a task needs at least one")]
         NoSlots => SlotsInvalid,
+        #[error("the settings of the queue {} are not those to replace", queue.as_ref().map_or(DEFAULT_QUEUE, Name::as_str))]
+        QueueChanged { queue: Option<Name> } => QueueChanged,
         #[error("the document of flow `{flow}` has errors: {}", list(violations))]
         FlowInvalid { flow: Name, violations: Vec<Violation> } => FlowInvalid,
         #[error("there is no flow `{flow}`")]

@@ -106,6 +106,8 @@ pub(crate) struct Shared {
     pub background_state: tokio::sync::Mutex<background::tick::BackgroundState>,
     pub kinds: schemas::kinds::Kinds,
     pub counts: Counts,
+    /// Held while settings of a queue are compared with those to replace, and replaced.
+    pub queue_settings: tokio::sync::Mutex<()>,
 }
 
 impl Runtime {
@@ -115,8 +117,8 @@ impl Runtime {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: Options) -> Runtime {
         let hub = Arc::new(Hub::default());
         store.subscribe(hub.clone());
-        let (background_state, kinds, counts) = Default::default();
-        Runtime { shared: Arc::new(Shared { store, clock, options, hub, background_state, kinds, counts }) }
+        let (background_state, kinds, counts, queue_settings) = Default::default();
+        Runtime { shared: Arc::new(Shared { store, clock, options, hub, background_state, kinds, counts, queue_settings }) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

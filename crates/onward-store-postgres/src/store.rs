@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::queue::QueueUse;
 use onward_core::queue::load::KeyLoad;
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
@@ -376,6 +377,11 @@ impl Store for PostgresStore {
     fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
         let jobs = &self.shared.jobs;
         jobs.read_plainly(Urgency::Slow, async move |db| queues::list_keys(db, &namespace, queue.as_ref(), limit).await)
+    }
+
+    fn read_queue_use(&self, namespace: Namespace, queue: Option<Name>, keys: Vec<Name>) -> StoreFuture<'_, QueueUse> {
+        let jobs = &self.shared.jobs;
+        jobs.read_plainly(Urgency::Normal, async move |db| queues::read_use(db, &namespace, queue.as_ref(), keys.clone()).await)
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {

@@ -211,6 +211,7 @@ suite! { $
         a_full_queue_refuses_standalone_tasks,
         limits_are_those_of_the_queue_and_namespace,
         keys_are_listed_with_what_waits_and_runs,
+        what_a_queue_uses_of_its_limits_is_read_with_its_keys,
         holders_never_exceed_a_limit_and_no_slot_is_lost,
         the_check_of_holders_notices_one_too_many,
     }

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::memo::kept_for;
+use onward_core::queue::QueueUse;
 use onward_core::queue::load::KeyLoad;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
@@ -238,6 +239,9 @@ pub trait Store: Send + Sync {
     /// Returns the keys of a queue with open tasks, up to a limit: those with the longest wait first, then those that only have
     /// running tasks, by name.
     fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>>;
+
+    /// Returns what a queue and some of its keys use of their limits.
+    fn read_queue_use(&self, namespace: Namespace, queue: Option<Name>, keys: Vec<Name>) -> StoreFuture<'_, QueueUse>;
 
     /// Counts the open runs by kind and status, and the open tasks by queue and kind, in all namespaces. Reads no closed runs.
     fn count_open(&self) -> StoreFuture<'_, OpenCounts>;

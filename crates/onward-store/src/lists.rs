@@ -101,6 +101,10 @@ pub struct TaskQuery {
     pub namespace: Namespace,
     pub state: Option<TaskState>,
     pub run: Option<RunKey>,
+    /// Only tasks of this queue; `Some(None)` is the default queue.
+    pub queue: Option<Option<Name>>,
+    /// Only tasks with this key.
+    pub key: Option<Name>,
     /// 0 means the store's default page.
     pub limit: usize,
     /// If set, a partial list is accepted; collects the names of the missing databases.
@@ -111,6 +115,8 @@ impl TaskQuery {
     pub fn matches(&self, task: &Task) -> bool {
         task.id.run.namespace == self.namespace
             && self.state.is_none_or(|state| state == task.state)
+            && self.queue.as_ref().is_none_or(|queue| *queue == task.options.queue)
+            && self.key.as_ref().is_none_or(|key| task.options.key.as_ref() == Some(key))
             && self.run.as_ref().is_none_or(|run| *run == task.id.run)
     }
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::queue::QueueUse;
 use onward_core::queue::load::KeyLoad;
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
@@ -227,6 +228,10 @@ impl Store for MemoryStore {
 
     fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
         Box::pin(async move { Ok(self.read(|state| state.queue_keys(&namespace, queue.as_ref(), limit, self.clock.now()))) })
+    }
+
+    fn read_queue_use(&self, namespace: Namespace, queue: Option<Name>, keys: Vec<Name>) -> StoreFuture<'_, QueueUse> {
+        Box::pin(async move { Ok(self.read(|state| state.queue_use(&namespace, queue.as_ref(), keys))) })
     }
 
     fn count_open(&self) -> StoreFuture<'_, OpenCounts> {

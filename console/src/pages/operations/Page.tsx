@@ -30,6 +30,16 @@ export function OperationsPage<T>({ title, loaded, actions, children }: Operatio
   );
 }
 
+/** A number with its name, in a list of the class `figures`. */
+export function Figure({ name, value }: { name: string; value: ComponentChildren }) {
+  return (
+    <div class="figure">
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
 /** A share of a whole as a bar, with the numbers as text. */
 export function Meter({ value, max, label }: { value: number; max: number; label: string }) {
   return (
@@ -40,9 +50,4 @@ export function Meter({ value, max, label }: { value: number; max: number; label
       </span>
     </span>
   );
-}
-
-/** The name of a queue; the default one has none. */
-export function QueueName({ name }: { name: string | null | undefined }) {
-  return name ? <span class="mono">{name}</span> : <span class="muted">default</span>;
 }

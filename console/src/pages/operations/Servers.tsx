@@ -7,8 +7,7 @@ import { EmptyState } from "../../ui/EmptyState";
 import { Badge, StatusDot } from "../../ui/Status";
 import { Table } from "../../ui/Table";
 import { Duration, Time } from "../../ui/Time";
-import { OperationsPage } from "./Page";
-import { Figure } from "./Queues";
+import { Figure, OperationsPage } from "./Page";
 import { type Figures, figuresOf } from "./metrics";
 import { usePolled } from "./usePolled";
 

@@ -7,8 +7,7 @@ import { Table } from "../../ui/Table";
 import { moneyText, numberText } from "../../ui/format";
 import { href, setQuery } from "../../ui/router";
 import type { PageProps } from "../registry";
-import { OperationsPage } from "./Page";
-import { Figure } from "./Queues";
+import { Figure, OperationsPage } from "./Page";
 import { addMoney } from "./money";
 import { usePolled } from "./usePolled";
 

@@ -1,11 +1,14 @@
 /** Owns what a run waits for and is blocked on, each with the form that answers it. */
 import { useSignal } from "@preact/signals";
+import type { Blocker } from "../../api/model";
 import { can } from "../../api/session";
 import { Button } from "../../ui/Button";
 import { Icon } from "../../ui/icons";
 import { Prose } from "../../ui/Prose";
 import { href } from "../../ui/router";
 import { Time } from "../../ui/Time";
+import { QueueLink, nameOf } from "../queues/parts";
+import { holdText } from "../queues/words";
 import { ActionForm } from "./ActionForm";
 import { ACTIONS } from "./actions";
 import { DecideForm } from "./DecideForm";
@@ -58,7 +61,7 @@ export function Waits(props: WaitsProps) {
       )}
       {blockers.map((blocker) => (
         <p key={`${blocker.task} ${blocker.kind}`} class="note note-warning">
-          <Icon name="warning" /> <code>{blocker.kind}</code> {WHY[blocker.why] ?? blocker.why}
+          <Icon name="warning" /> <code>{blocker.kind}</code> {blocker.held_back ? <HeldBack of={blocker.held_back} /> : (WHY[blocker.why] ?? blocker.why)}
           {blocker.failure_code && <> (<code>{blocker.failure_code}</code>)</>}
           {blocker.until && <>, until <Time at={blocker.until} mode="both" /></>}
           {blocker.hint && <span class="muted"> · <Prose text={blocker.hint} /></span>}
@@ -82,6 +85,16 @@ export function Waits(props: WaitsProps) {
       )}
       {chosen.value && <Form awaited={chosen.value} run={view.id} onClose={() => (chosen.value = null)} onDone={onDone} />}
     </div>
+  );
+}
+
+/** The limit of a queue that holds a task back. */
+function HeldBack({ of: { by, queue, key } }: { of: NonNullable<Blocker["held_back"]> }) {
+  return (
+    <>
+      waits, because {holdText(by)}: <QueueLink queue={queue} />
+      {key && <>, key <a class="mono" href={href(["queues", nameOf(queue)], { key })}>{key}</a></>}
+    </>
   );
 }
 

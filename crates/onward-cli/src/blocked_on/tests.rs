@@ -27,6 +27,7 @@ fn sentence_of(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
         until: Some(now.after(std::time::Duration::from_secs(12))),
         lost_workers: 6,
         failure_code: Some("model_rate_limited".to_owned()),
+        held_back: None,
     };
     sentence(&blocker, workers, now)
 }
@@ -62,6 +63,31 @@ fn a_wait_is_shown_with_its_end_or_with_what_ends_it() {
 }
 
 #[test]
+fn a_limit_of_a_queue_is_named_with_its_key_and_its_end() {
+    let now = Timestamp(1_800_000_000_000);
+    let sentence_of = |by, queue: Option<&str>, key: Option<&str>, until: Option<u64>| {
+        let name = |text: &str| Name::new(text).unwrap();
+        let held_back = Some(HeldBack { by, queue: queue.map(name), key: key.map(name) });
+        let until = until.map(|seconds| now.after(Duration::from_secs(seconds)));
+        let (task, why) = (Some(CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into()), BlockReason::QueueLimit);
+        let (kind, since, lost_workers, failure_code) = (name("mail"), None, 0, None);
+        sentence(&Blocker { task, kind, why, since, until, lost_workers, failure_code, held_back }, &[], now)
+    };
+    assert_eq!(
+        sentence_of(QueueLimit::Paused, None, Some("a"), None),
+        "task `mail` waits: queue `default` is paused; `onward queue resume default` continues it"
+    );
+    assert_eq!(
+        sentence_of(QueueLimit::KeyConcurrency, Some("q"), Some("a"), None),
+        "task `mail` waits: key `a` in queue `q` runs as many tasks as it may"
+    );
+    assert_eq!(
+        sentence_of(QueueLimit::Rate, Some("q"), Some("a"), Some(12)),
+        "task `mail` waits: queue `q` has started as many tasks as it may; it may start the next one in 12.0 s"
+    );
+}
+
+#[test]
 fn a_wait_is_shown_once_and_again_when_it_has_outlasted_its_end() {
     let mut printed_blockers = PrintedBlockers::default();
     let mut is_new = |until: u64, now: u64| {
@@ -73,6 +99,7 @@ fn a_wait_is_shown_once_and_again_when_it_has_outlasted_its_end() {
             until: Some(Timestamp(until)),
             lost_workers: 0,
             failure_code: None,
+            held_back: None,
         };
         printed_blockers.is_new(&blocker, Timestamp(now))
     };
@@ -88,7 +115,8 @@ fn a_wait_is_shown_once_and_again_when_it_has_outlasted_its_end() {
 #[test]
 fn a_wait_without_an_end_is_shown_once() {
     let (kind, why) = (Name::new("agent").unwrap(), BlockReason::NoWorker);
-    let blocker = Blocker { task: None, kind, why, since: None, until: None, lost_workers: 0, failure_code: None };
+    let blocker =
+        Blocker { task: None, kind, why, since: None, until: None, lost_workers: 0, failure_code: None, held_back: None };
     assert_eq!(sentence(&blocker, &[], Timestamp(0)), "no worker serves `agent`; the run is waiting for one");
     let mut printed_blockers = PrintedBlockers::default();
     assert!(printed_blockers.is_new(&blocker, Timestamp(0)));

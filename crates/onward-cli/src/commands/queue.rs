@@ -6,6 +6,8 @@ mod settings;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use onward_core::api::{QueueInfo, QueuesReply, TaskQuery, TaskRequest, TasksReply};
+use onward_core::queue::Hold;
+use onward_core::task::Task;
 use onward_core::{Name, Timestamp};
 use onward_runtime::CallRef;
 use serde::Deserialize;
@@ -169,5 +171,7 @@ async fn quarantined(global: &Global) -> Result<()> {
         let queue = queue_name(&task.options.queue);
         table.row(cells![CallRef::from(task.id.clone()), task.kind, queue, task.lost_workers]);
     }
+    // A limit holds no task back that is off its queue.
+    let tasks: Vec<(Task, Option<Hold>)> = tasks.into_iter().map(|task| (task, None)).collect();
     global.show_table(&Partly::new(OpenTasks::from(&*tasks), missing), table, "no quarantined tasks")
 }

@@ -1,6 +1,8 @@
 //! Requests and replies about tasks and queues.
 
 use super::QueueLimits;
+use crate::queue::settings::DEFAULT_QUEUE;
+use crate::queue::{HeldBack, QueueLimit};
 use crate::task::{Task, TaskCount, TaskId, TaskOptions};
 use crate::{Failure, Name, Namespace, Payload, RunHead, RunKey, Timestamp, message, numbered};
 
@@ -67,6 +69,8 @@ message! {
         6 => lost_workers: u32,
         /// Failure code of the last attempt.
         7 => failure_code: Option<String>,
+        /// The limit of its queue or key that holds the task back.
+        8 => held_back: Option<HeldBack>,
     }
 }
 
@@ -85,6 +89,11 @@ impl Blocker {
                 Some(format!("find out why its workers vanish, then run `onward queue retry {task}`"))
             }
             BlockReason::WorkerCrashed => Some("find out why its workers vanish, then resume the run".to_owned()),
+            BlockReason::QueueLimit => {
+                let of = self.held_back.as_ref().filter(|of| of.by == QueueLimit::Paused)?;
+                let queue = of.queue.as_ref().map_or(DEFAULT_QUEUE, Name::as_str);
+                Some(format!("hand out its tasks again with `onward queue resume {queue}`"))
+            }
             BlockReason::RateLimited | BlockReason::Retries | BlockReason::Queued => None,
         }
     }
@@ -104,6 +113,8 @@ numbered! {
         4 => Queued / "queued",
         /// The run lost its workers one after the other and is paused until an operator resumes it.
         5 => WorkerCrashed / "worker_crashed",
+        /// A limit of the queue of the task, or of its key, holds it back.
+        6 => QueueLimit / "queue_limit",
     }
 }
 

@@ -111,7 +111,7 @@ macro_rules! with_verbs {
             /// Lists the queues of a namespace with their tasks and the number of their workers.
             list_queues ListQueues(NamespaceRequest) -> QueuesReply, Read;
             /// Reads a queue as a whole, with its settings and the keys whose tasks wait in it.
-            read_queue ReadQueue(QueueRequest) -> QueueView, Read;
+            read_queue ReadQueue(ReadQueueRequest) -> QueueView, Read;
             /// Replaces the settings of a queue; they apply to the next claim of every server.
             put_queue PutQueue(PutQueueRequest) -> QueueView, Operate;
             /// Removes the settings of a queue, and with them its limits.

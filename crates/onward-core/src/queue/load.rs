@@ -16,6 +16,8 @@ message! {
         4 => oldest_at: Option<Timestamp>,
         /// What began lately, if there is a rate for keys.
         5 => starts: Option<QueueStarts>,
+        /// The slots that the running tasks hold.
+        6 => held: u64,
     }
 
     /// The tasks of one key, and why none of them is handed out.
@@ -48,6 +50,7 @@ impl KeyLoad {
     pub fn add(&mut self, other: KeyLoad) {
         self.waiting += other.waiting;
         self.running += other.running;
+        self.held += other.held;
         self.oldest_at = [self.oldest_at, other.oldest_at].into_iter().flatten().min();
         self.starts = match (self.starts.take(), other.starts) {
             (Some(mut own), Some(other)) => {
@@ -60,9 +63,9 @@ impl KeyLoad {
 
     /// Returns what the limits of keys mean for this one.
     pub fn view(self, settings: &QueueSettings, now: Timestamp) -> KeyView {
-        let KeyLoad { key, waiting, running, oldest_at, starts } = self;
+        let KeyLoad { key, waiting, running, oldest_at, starts, held } = self;
         let is_limited = key.is_some() && waiting > 0;
-        let is_full = settings.key_concurrency_max.is_some_and(|limit| running >= u64::from(limit));
+        let is_full = settings.key_concurrency_max.is_some_and(|limit| held >= u64::from(limit));
         let opens_at =
             settings.key_rate.as_ref().zip(starts).and_then(|(rate, starts)| starts.opens_at(rate, rate.starts_max, now));
         let held_back_by = match opens_at {

@@ -21,11 +21,13 @@
 //! - QL9: a task for which the queue has too few free slots is not overtaken by those behind it that the same worker could get.
 
 pub mod grants;
+pub mod hold;
 pub mod load;
 pub mod settings;
 pub mod starts;
 
 pub use grants::{Grants, Turn, WaitingKey};
+pub use hold::{HeldBack, Hold, KeyUse, QueueLimit, QueueUse};
 pub use settings::{KeyWeight, QUEUE_KIND_PREFIX, QueueRate, QueueSettings};
 pub use starts::QueueStarts;
 

@@ -83,8 +83,10 @@ message! {
 impl QueueSettings {
     /// Returns the first value that is invalid, with its field.
     pub fn problem(&self) -> Option<String> {
-        if self.concurrency_max == Some(0) || self.key_concurrency_max == Some(0) {
-            return Some("a concurrency limit is at least 1; set `paused` to stop the queue".to_owned());
+        for (field, limit) in [("concurrency_max", self.concurrency_max), ("key_concurrency_max", self.key_concurrency_max)] {
+            if limit == Some(0) {
+                return Some(format!("`{field}` is 0; it must be at least 1, and `paused` stops the queue"));
+            }
         }
         for (field, rate) in [("rate", &self.rate), ("key_rate", &self.key_rate)] {
             let Some(QueueRate { starts_max, period_ms }) = rate else { continue };

@@ -6,6 +6,7 @@ use super::*;
 use crate::task::TaskOptions;
 use crate::{Name, Namespace};
 
+mod hold;
 mod model;
 
 fn name(text: &str) -> Name {

@@ -5,6 +5,8 @@
 
 use crate::api::{BlockReason, Blocker};
 use crate::log::event::PauseReason;
+use crate::queue::settings::DEFAULT_QUEUE;
+use crate::queue::{HeldBack, QueueLimit};
 use crate::run::live::{ActiveCall, ActiveType};
 use crate::run::view::{Awaited, AwaitedKind, RunView};
 use crate::task::MODEL_CALL;
@@ -161,6 +163,20 @@ fn blocked(awaited: &Awaited, blocker: &Blocker) -> String {
         BlockReason::Retries => format!("Waits for the next attempt of {task}{until}{failed}"),
         BlockReason::Queued => format!("Waits for a free worker that executes {task}"),
         BlockReason::WorkerCrashed => format!("Is paused: it lost {} workers in a row", blocker.lost_workers),
+        BlockReason::QueueLimit => held_back(&task, &until, blocker.held_back.as_ref()),
+    }
+}
+
+/// Describes a limit of a queue. A key may name a customer, so it is left out.
+fn held_back(task: &str, until: &str, held_back: Option<&HeldBack>) -> String {
+    let Some(HeldBack { by, queue, .. }) = held_back else { return format!("Waits for a limit of its queue to execute {task}") };
+    let queue = queue.as_ref().map_or(DEFAULT_QUEUE, Name::as_str);
+    match by {
+        QueueLimit::Paused => format!("Waits until the queue {queue} is resumed to execute {task}"),
+        QueueLimit::Concurrency => format!("Waits for a free slot of the queue {queue} to execute {task}"),
+        QueueLimit::Rate => format!("Waits for the rate of the queue {queue}{until} to execute {task}"),
+        QueueLimit::KeyConcurrency => format!("Waits for a free slot of its key in the queue {queue} to execute {task}"),
+        QueueLimit::KeyRate => format!("Waits for the rate of its key in the queue {queue}{until} to execute {task}"),
     }
 }
 

@@ -3,8 +3,9 @@
 //! Combines what the store, the workers and the rate limits have at one moment. No decision depends on it. A task that a worker
 //! executes or takes at once is never listed.
 
-use onward_core::task::{Task, TaskState};
-use onward_core::{RunHead, RunKey, Status, Timestamp};
+use onward_core::queue::{HeldBack, Hold};
+use onward_core::task::{Task, TaskOptions, TaskState};
+use onward_core::{Namespace, RunHead, RunKey, Status, Timestamp};
 use onward_store::TaskQuery;
 
 use crate::worker::list::KnownWorker;
@@ -22,6 +23,7 @@ fn blocker(task: &Task, why: BlockReason, until: Option<Timestamp>) -> Blocker {
         until,
         lost_workers: task.lost_workers,
         failure_code: task.last_failure.as_ref().map(|failure| failure.code.clone()),
+        held_back: None,
     }
 }
 
@@ -36,7 +38,7 @@ impl Runtime {
         let of_run = |why| {
             let (kind, lost) = (head.kind.clone(), head.crashed());
             let (since, lost_workers) = (head.paused_at.filter(|_| lost.is_some()), lost.map_or(0, |lost| lost.count));
-            Blocker { task: None, kind, why, since, until: None, lost_workers, failure_code: None }
+            Blocker { task: None, kind, why, since, until: None, lost_workers, failure_code: None, held_back: None }
         };
         let why = match head.crashed() {
             Some(_) => Some(BlockReason::WorkerCrashed),
@@ -46,7 +48,7 @@ impl Runtime {
         let quarantined = self.tasks_in(key, TaskState::Quarantined).await?;
         found.extend(quarantined.iter().map(|task| blocker(task, BlockReason::Quarantined, None)));
         let (now, here) = (self.clock().now(), self.known_workers(&key.namespace));
-        let mut anywhere = None;
+        let (mut anywhere, mut served) = (None, Vec::new());
         let queued = self.tasks_in(key, TaskState::Queued).await?;
         for task in queued.iter().filter(|task| task.waits_its_turn()) {
             if task.visible_at > now {
@@ -55,6 +57,7 @@ impl Runtime {
                 continue;
             }
             if self.blocker_of(task, &here, now).is_none() {
+                served.push(task);
                 continue;
             }
             if anywhere.is_none() {
@@ -62,10 +65,25 @@ impl Runtime {
                 let elsewhere = self.known_elsewhere(&key.namespace).await.unwrap_or_default();
                 anywhere = Some(here.iter().cloned().chain(elsewhere).collect::<Vec<_>>());
             }
-            found.extend(self.blocker_of(task, anywhere.as_deref().unwrap_or_default(), now));
+            match self.blocker_of(task, anywhere.as_deref().unwrap_or_default(), now) {
+                Some(blocker) => found.push(blocker),
+                None => served.push(task),
+            }
         }
+        found.extend(self.held_back(&key.namespace, &served).await?);
         found.sort_by(|one, other| one.task.cmp(&other.task));
         Ok(found)
+    }
+
+    /// Returns those of these tasks of a namespace that a limit of their queue or key holds back, although workers would take them.
+    async fn held_back(&self, namespace: &Namespace, tasks: &[&Task]) -> Result<Vec<Blocker>, RuntimeError> {
+        let holds = self.holds_of(namespace, tasks).await?;
+        let of_task = |(task, hold): (&&Task, Option<Hold>)| {
+            let (Hold { by, until }, TaskOptions { queue, key, .. }) = (hold?, &task.options);
+            let held_back = Some(HeldBack { by, queue: queue.clone(), key: key.clone() });
+            Some(Blocker { held_back, ..blocker(task, BlockReason::QueueLimit, until) })
+        };
+        Ok(tasks.iter().zip(holds).filter_map(of_task).collect())
     }
 
     /// Returns why a run is pending, judging by the workers of all servers; `None` if it is not pending.
@@ -84,7 +102,7 @@ impl Runtime {
 
     pub(super) async fn tasks_in(&self, key: &RunKey, state: TaskState) -> Result<Vec<Task>, RuntimeError> {
         let (namespace, run) = (key.namespace.clone(), Some(key.clone()));
-        let query = TaskQuery { namespace, run, state: Some(state), limit: SCANNED_MAX, gaps: None };
+        let query = TaskQuery { namespace, run, state: Some(state), limit: SCANNED_MAX, ..TaskQuery::default() };
         Ok(self.store().list_tasks(query).await?)
     }
 

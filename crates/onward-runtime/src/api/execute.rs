@@ -118,7 +118,7 @@ impl Runtime {
                 let settings = self.list_queue_settings(&of.namespace).await?;
                 Reply::ListQueues(QueuesReply { queues: self.list_queues(&of.namespace).await?, settings })
             }
-            Call::ReadQueue(of) => Reply::ReadQueue(self.read_queue(&of.namespace, of.queue).await?),
+            Call::ReadQueue(of) => Reply::ReadQueue(self.read_queue(of).await?),
             Call::PutQueue(of) => Reply::PutQueue(self.put_queue(of).await?),
             Call::DeleteQueue(of) => {
                 self.delete_queue(&of.namespace, of.queue.as_ref()).await?;
@@ -220,7 +220,8 @@ impl Runtime {
     async fn quarantined(&self, query: api::TaskQuery) -> Result<TasksReply, RuntimeError> {
         let api::TaskQuery { namespace, run, limit, partly } = query;
         let gaps = partly.then(Gaps::default);
-        let query = TaskQuery { namespace, run, limit, state: Some(TaskState::Quarantined), gaps: gaps.clone() };
+        let query =
+            TaskQuery { namespace, run, limit, state: Some(TaskState::Quarantined), gaps: gaps.clone(), ..TaskQuery::default() };
         Ok(TasksReply { tasks: self.store().list_tasks(query).await?, missing: names(gaps) })
     }
 }

@@ -57,7 +57,7 @@ impl Runtime {
         let mut calls = Calls::fold(&run, &records);
         if !head.status.is_closed() {
             let (namespace, run) = (run.namespace.clone(), Some(run.clone()));
-            let query = TaskQuery { namespace, run, state: None, limit: TASKS_MAX, gaps: None };
+            let query = TaskQuery { namespace, run, limit: TASKS_MAX, ..TaskQuery::default() };
             let tasks = self.store().list_tasks(query).await?;
             tasks.iter().filter(|task| task.id.generation == head.generation).for_each(|task| calls.show_task(task));
             steps.into_iter().filter(|step| step.generation == head.generation).for_each(|step| calls.show_step(step));

@@ -168,7 +168,11 @@ impl LocalConnection {
             return Ok(Adoption::Over); // W3
         }
         let adoption = self.worker().held.begin_claim();
-        let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX, gaps: None }).await?;
+        let tasks = self
+            .runtime()
+            .store()
+            .list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX, ..TaskQuery::default() })
+            .await?;
         let is_ours = |task: &&Task| task.id.is_same_task(id) && task.claim == claim;
         let Some(task) = tasks.iter().find(is_ours) else { return Ok(Adoption::Over) };
         if !task.worker.as_ref().is_some_and(is_own) {

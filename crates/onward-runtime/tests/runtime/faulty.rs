@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::queue::QueueUse;
 use onward_core::queue::load::KeyLoad;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
@@ -212,6 +213,10 @@ impl Store for FaultyStore {
     }
     fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
         self.through("list_queue_keys", self.memory.list_queue_keys(namespace, queue, limit))
+    }
+
+    fn read_queue_use(&self, namespace: Namespace, queue: Option<Name>, keys: Vec<Name>) -> StoreFuture<'_, QueueUse> {
+        self.through("read_queue_use", self.memory.read_queue_use(namespace, queue, keys))
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {

@@ -1,7 +1,8 @@
 //! Tasks: attempts, timeouts, heartbeats, lost workers, cancellation.
 
-use onward_core::api::StartTaskRequest;
+use onward_core::api::{PutQueueRequest, StartTaskRequest};
 use onward_core::event::TaskCanceled;
+use onward_core::queue::{HeldBack, QueueLimit, QueueSettings};
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport, TaskState};
 use onward_core::{Event, Failure, Index, KindSchemas, Namespace, Payload, Status};
 use onward_runtime::{Adoption, BlockReason, CallRef, DriveInput, LocalConnection, StartRequest};
@@ -277,6 +278,28 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
     retried.unwrap();
     assert_eq!((task.id, task.lost_workers), (listed[0].id.clone(), 0));
     assert_eq!(kit.runtime.retry_task(&id).await.unwrap_err().code(), "task_not_quarantined");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_names_the_limit_that_holds_its_task_back_although_a_worker_would_take_it() {
+    let (kit, worker, _held) = scheduled(TaskOptions { key: Some(name("a")), ..TaskOptions::default() }).await;
+    let pause = async |paused| {
+        let (namespace, settings) = (Namespace::default(), QueueSettings { paused, ..QueueSettings::default() });
+        kit.runtime.put_queue(PutQueueRequest { namespace, queue: None, settings, replaces: None }).await.unwrap()
+    };
+    let blockers = async || {
+        let found = kit.runtime.blocked_on(&key("r")).await.unwrap();
+        found.into_iter().filter(|blocker| blocker.task.is_some()).map(|of| (of.why, of.held_back)).collect::<Vec<_>>()
+    };
+    assert_eq!(blockers().await, []);
+    let queue = pause(true).await;
+    assert_eq!((queue.held_back_by, queue.held_back), (Some(QueueLimit::Paused), 1));
+    let held_back = HeldBack { by: QueueLimit::Paused, queue: None, key: Some(name("a")) };
+    assert_eq!(blockers().await, [(BlockReason::QueueLimit, Some(held_back))]);
+    assert!(waits(worker.next_tasks(1)).await);
+    assert_eq!(pause(false).await.held_back, 0);
+    assert_eq!(blockers().await, []);
+    next_task(&worker).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,13 @@
 //! Queues: their tasks and workers, and their settings (`/v1/queues`).
 
 use onward_core::Name;
-use onward_core::api::{PutQueueRequest, QueueRequest, verb};
+use onward_core::api::{PutQueueRequest, QueueRequest, ReadQueueRequest, verb};
 use onward_core::queue::settings::DEFAULT_QUEUE;
 use onward_core::queue::{KeyWeight, QueueRate, QueueSettings};
 
 use super::prelude::*;
 use crate::http::documents::Queues;
+use crate::http::limits::LIMIT_MAX;
 
 bodies! {
     struct QueueBody as PutQueue {
@@ -26,6 +27,9 @@ bodies! {
         /// Keys with another weight than 1.
         #[serde(default)]
         weights: Vec<WeightBody>,
+        /// The settings that this request replaces, `{}` for a queue without settings. If others are stored, it is refused with
+        /// `queue_changed`.
+        replaces: Option<QueueSettings>,
     }
 
     struct RateBody as Rate {
@@ -41,6 +45,7 @@ bodies! {
 }
 
 impl QueueBody {
+    /// Returns the settings, without those that they replace.
     fn settings(self) -> Result<QueueSettings, Problem> {
         let rate = |body: RateBody| QueueRate { starts_max: body.starts_max, period_ms: body.period_ms };
         let weight = |body: WeightBody| Ok::<_, Problem>(KeyWeight { key: Name::new(body.key)?, weight: body.weight });
@@ -72,14 +77,19 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
 /// Handles `GET /v1/queues/{name}`.
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (namespace, queue) = (request.by.namespace.clone(), queue(&request)?);
-    Ok(json(StatusCode::OK, &request.execute::<verb::ReadQueue>(QueueRequest { namespace, queue }).await?))
+    let of = |name| request.query.get(name).map(str::to_owned);
+    let (limit, cursor, key) = (request.query.within("limit", LIMIT_MAX, LIMIT_MAX)?, of("cursor"), of("key"));
+    let read = ReadQueueRequest { namespace, queue, limit, cursor, key };
+    Ok(json(StatusCode::OK, &request.execute::<verb::ReadQueue>(read).await?))
 }
 
 /// Handles `PUT /v1/queues/{name}`.
 pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
     let (namespace, queue) = (request.by.namespace.clone(), queue(&request)?);
-    let settings = request.json::<QueueBody>().await?.settings()?;
-    Ok(json(StatusCode::OK, &request.execute::<verb::PutQueue>(PutQueueRequest { namespace, queue, settings }).await?))
+    let mut body = request.json::<QueueBody>().await?;
+    let replaces = body.replaces.take();
+    let put = PutQueueRequest { namespace, queue, settings: body.settings()?, replaces };
+    Ok(json(StatusCode::OK, &request.execute::<verb::PutQueue>(put).await?))
 }
 
 /// Handles `DELETE /v1/queues/{name}`.

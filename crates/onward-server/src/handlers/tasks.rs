@@ -1,7 +1,9 @@
 //! Tasks: standalone ones (`/v1/tasks`), open ones of all runs, and rate-limited keys (`/v1/rate-limits`).
 
 use onward_core::api::{Blocker, StartTaskRequest, TaskRequest, TaskStatus, TaskView, verb};
-use onward_core::task::{RetryPolicy, TaskOptions, TaskState};
+use onward_core::queue::Hold;
+use onward_core::queue::settings::DEFAULT_QUEUE;
+use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskState};
 use onward_core::{Failure, Name, Namespace, Payload, RunId, RunKey, Timestamp};
 use onward_runtime::RuntimeError;
 use onward_store::{Gaps, TaskQuery};
@@ -202,8 +204,13 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     };
     let limit = request.query.limit()?;
     let gaps = Gaps::default();
-    let query = TaskQuery { namespace, state, run, limit, gaps: Some(gaps.clone()) };
-    let tasks = request.server.runtime().store().list_tasks(query).await.map_err(RuntimeError::from)?;
+    let name = |parameter| request.query.get(parameter).map(Name::new).transpose();
+    let queue = name("queue")?.map(|name| Some(name).filter(|name| *name != *DEFAULT_QUEUE));
+    let query = TaskQuery { namespace: namespace.clone(), state, run, queue, key: name("key")?, limit, gaps: Some(gaps.clone()) };
+    let runtime = request.server.runtime();
+    let tasks = runtime.store().list_tasks(query).await.map_err(RuntimeError::from)?;
+    let holds = runtime.holds_of(&namespace, &tasks.iter().collect::<Vec<_>>()).await?;
+    let tasks: Vec<(Task, Option<Hold>)> = tasks.into_iter().zip(holds).collect();
     Ok(json(StatusCode::OK, &Partly::new(OpenTasks::from(&*tasks), gaps.names())))
 }
 

@@ -12,11 +12,12 @@ use onward_core::event::{ParentLink, RunPaused};
 use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::live;
 use onward_core::moment::Moment;
+use onward_core::queue::{HeldBack, Hold, QueueLimit};
 use onward_core::run::Wait;
 use onward_core::spend::SpendTotals;
 use onward_core::task::{Task, TaskCount, TaskState};
 use onward_core::view::{Awaited, ForkedFrom, RunCounts, RunView, Undelivered};
-use onward_core::{CallId, Event, Failure, Hash, Index, Name, Namespace, Payload, RunHead, RunId, Status, Timestamp};
+use onward_core::{CallId, Event, Failure, Hash, Index, Name, Namespace, Payload, RunHead, RunId, Status, Timestamp, WorkerId};
 use onward_runtime::CallRef;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -116,6 +117,8 @@ documents! {
         lost_workers: u32 = blocker.lost_workers,
         /// Failure code of its last attempt.
         failure_code: Option<&'a str> = blocker.failure_code.as_deref(),
+        /// The limit of its queue or key that holds the task back.
+        held_back: Option<&'a HeldBack> = blocker.held_back.as_ref(),
         /// What an operator has to do, if anything.
         hint: Option<String> = blocker.hint(),
     }
@@ -152,20 +155,33 @@ documents! {
     }
 
     /// Open tasks, of workflows and standalone.
-    pub struct OpenTasks<'a>(tasks: &'a [Task]) {
+    /// Open tasks, each with the limit that holds it back.
+    pub struct OpenTasks<'a>(tasks: &'a [(Task, Option<Hold>)]) {
         tasks: Vec<OpenTask<'a>> = tasks.iter().map(OpenTask::from).collect(),
     }
 
-    struct OpenTask<'a>(task: &'a Task) {
-        id: String = CallRef::from(task.id.clone()).to_string(),
-        run: &'a RunId = &task.id.run.id,
-        kind: &'a Name = &task.kind,
+    struct OpenTask<'a>(of: &'a (Task, Option<Hold>)) {
+        id: String = CallRef::from(of.0.id.clone()).to_string(),
+        run: &'a RunId = &of.0.id.run.id,
+        kind: &'a Name = &of.0.kind,
         /// `null` is the default queue.
-        queue: Option<&'a Name> = task.options.queue.as_ref(),
-        state: OpenState = task.state.into(),
-        attempt: u32 = task.attempt,
-        lost_workers: u32 = task.lost_workers,
-        last_failure: Option<&'a Failure> = task.last_failure.as_ref(),
+        queue: Option<&'a Name> = of.0.options.queue.as_ref(),
+        key: Option<&'a Name> = of.0.options.key.as_ref(),
+        priority: i32 = of.0.options.priority(),
+        state: OpenState = of.0.state.into(),
+        attempt: u32 = of.0.attempt,
+        /// Time at which the current attempt began; null while it is queued.
+        started_at: Option<Timestamp> = of.0.started_at.filter(|_| of.0.state == TaskState::Leased),
+        /// Time from which on a queued task is handed out.
+        visible_at: Timestamp = of.0.visible_at,
+        /// Name that the worker chose; null while it is queued.
+        worker: Option<WorkerId> = of.0.worker.as_ref().filter(|_| of.0.state == TaskState::Leased).map(WorkerId::chosen_name),
+        /// The limit of its queue or key that holds it back now; null if none does.
+        held_back_by: Option<QueueLimit> = of.1.map(|hold| hold.by),
+        /// When the rate that holds it back permits another attempt.
+        opens_at: Option<Timestamp> = of.1.and_then(|hold| hold.until),
+        lost_workers: u32 = of.0.lost_workers,
+        last_failure: Option<&'a Failure> = of.0.last_failure.as_ref(),
     }
 
     pub struct Approvals<'a> as ApprovalList {

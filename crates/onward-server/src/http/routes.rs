@@ -309,6 +309,8 @@ routes! {
         query [
             Parameter::new("state", "TaskState", "Only tasks in this state: `queued`, `running` or `quarantined`"),
             OF_RUN,
+            Parameter::new("queue", "Name", "Only tasks of this queue; `default` is the default queue"),
+            Parameter::new("key", "Name", "Only tasks with this key"),
             ROWS_LIMIT
         ]
         => [200 "Open tasks, in the order in which they were scheduled" JSON "OpenTasks"];
@@ -317,6 +319,11 @@ routes! {
     GET "/v1/queues" listQueues [verb ListQueues] queues::list, "List queues with their tasks, workers and settings"
         => [200 "Every queue with tasks or workers, by kind" JSON "QueueList"];
     GET "/v1/queues/{id}" getQueue [verb ReadQueue] queues::show, "Show a queue with its settings and keys"
+        query [
+            Parameter::new("limit", "Limit", "Maximum number of keys, from 1 to 1000; default 1000"),
+            CURSOR,
+            Parameter::new("key", "string", "Only keys that begin with this text")
+        ]
         => [200 "The queue; `default` is the default queue" JSON "QueueView"];
     PUT "/v1/queues/{id}" putQueue [verb PutQueue] queues::put, "Replace the settings of a queue"
         <- JSON "PutQueue"

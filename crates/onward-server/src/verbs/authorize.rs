@@ -66,7 +66,10 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
             by.caller.bounds.check_queue(start.options.queue.as_ref().map_or("", Name::as_str))?;
             start.trace = start.trace.take().or_else(trace);
         }
-        Call::ReadQueue(of) => by.caller.bounds.check_queue(of.queue.as_ref().map_or("", Name::as_str))?,
+        Call::ReadQueue(of) => {
+            by.caller.bounds.check_queue(of.queue.as_ref().map_or("", Name::as_str))?;
+            limit(&mut of.limit);
+        }
         // Settings concern tasks of every kind.
         Call::PutQueue(PutQueueRequest { queue, .. }) | Call::DeleteQueue(QueueRequest { queue, .. }) => {
             by.caller.bounds.check_queue(queue.as_ref().map_or("", Name::as_str))?;

@@ -116,3 +116,75 @@ async fn a_queue_names_the_key_that_has_waited_longest() {
     assert!(shown["oldest_age_ms"].is_u64(), "{shown}");
     assert_eq!(site.get("/v1/queues/none").await.json()["oldest_key"], Value::Null);
 }
+
+#[tokio::test]
+async fn keys_are_shown_in_pages_and_searched_by_their_beginning() {
+    let site = Site::open().await;
+    site.put_json("/v1/queues/mail", json!({"key_concurrency_max": 1})).await.json();
+    for key in ["a-1", "b-1", "a-2", "b-2", "a-3"] {
+        let task = json!({"kind": "mail", "id": key, "queue": "mail", "key": key});
+        assert_eq!(site.post_json("/v1/tasks", task).await.status, 201);
+    }
+    let page = async |query: &str| site.get(&format!("/v1/queues/mail?{query}")).await.json();
+    let keys = |page: &Value| page["keys"].as_array().unwrap().iter().map(|of| of["key"].as_str().unwrap().to_owned()).collect();
+    let (mut seen, mut cursor) = (Vec::<String>::new(), String::new());
+    for size in [2, 2, 1] {
+        let shown = page(&format!("limit=2{cursor}")).await;
+        let of_page: Vec<String> = keys(&shown);
+        assert_eq!(of_page.len(), size, "{shown}");
+        seen.extend(of_page);
+        cursor = shown["next"].as_str().map(|next| format!("&cursor={next}")).unwrap_or_default();
+    }
+    assert_eq!(cursor, "", "it was the last page");
+    seen.sort();
+    assert_eq!(seen, ["a-1", "a-2", "a-3", "b-1", "b-2"]);
+    let found: Vec<String> = keys(&page("key=b-").await);
+    assert_eq!(found.len(), 2, "{found:?}");
+    let none: Vec<String> = keys(&page("key=c").await);
+    assert_eq!(none, Vec::<String>::new());
+    site.get("/v1/queues/mail?cursor=x").await.problem(400, "cursor_invalid");
+    site.get("/v1/queues/mail?limit=0").await.problem(400, "query_invalid");
+}
+
+#[tokio::test]
+async fn a_task_that_its_queue_holds_back_says_so_wherever_it_is_shown() {
+    let site = Site::open().await;
+    for (id, queue) in [("1", Some("mail")), ("2", Some("mail")), ("3", None)] {
+        let task = json!({"kind": "mail", "id": id, "queue": queue, "key": "a", "priority": 2});
+        assert_eq!(site.post_json("/v1/tasks", task).await.status, 201);
+    }
+    let tasks = async |query: &str| site.get(&format!("/v1/tasks?{query}")).await.json()["tasks"].clone();
+    let free = tasks("queue=mail").await;
+    assert_eq!(
+        (free.as_array().unwrap().len(), &free[0]["held_back_by"], &free[0]["priority"]),
+        (2, &Value::Null, &json!(2)),
+        "{free}"
+    );
+    assert_eq!(site.get("/v1/queues/mail").await.json()["held_back"], 0);
+    site.put_json("/v1/queues/mail", json!({"paused": true})).await.json();
+    let held = tasks("queue=mail&key=a&state=queued").await;
+    assert_eq!(
+        (&held[0]["held_back_by"], &held[1]["held_back_by"], &held[0]["key"]),
+        (&json!("paused"), &json!("paused"), &json!("a"))
+    );
+    let other = tasks("queue=default").await;
+    assert_eq!((other.as_array().unwrap().len(), &other[0]["run"], &other[0]["held_back_by"]), (1, &json!("3"), &Value::Null));
+    assert_eq!(tasks("key=b").await, json!([]));
+    let queue = site.get("/v1/queues/mail").await.json();
+    assert_eq!((&queue["held_back_by"], &queue["held_back"], &queue["rate_used"]), (&json!("paused"), &json!(2), &Value::Null));
+}
+
+#[tokio::test]
+async fn settings_replace_only_those_that_the_caller_has_seen() {
+    let site = Site::open().await;
+    let path = "/v1/queues/mail";
+    site.put_json(path, json!({"concurrency_max": 2, "replaces": {}})).await.json();
+    let change = json!({"concurrency_max": 3, "replaces": {"concurrency_max": 2}});
+    let changed = site.put_json(path, change.clone()).await.json();
+    assert_eq!(changed["settings"], json!({"concurrency_max": 3}));
+    let records = site.get(path).await.json();
+    site.put_json(path, change).await.problem(409, "queue_changed");
+    site.put_json(path, json!({"paused": true, "replaces": {}})).await.problem(409, "queue_changed");
+    assert_eq!(site.get(path).await.json(), records);
+    site.put_json(path, json!({"paused": true})).await.json();
+}

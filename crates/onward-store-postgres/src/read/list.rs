@@ -226,6 +226,12 @@ pub(crate) async fn list_tasks(db: &Db, query: &TaskQuery) -> Outcome<Vec<Task>>
         let columns: &[i16] = if state.number() == 0 { &[0, 3, 4] } else { &[state.number() as i16] };
         sql = sql.also(" AND t.state = ANY(?)").smalls(columns.to_vec());
     }
+    if let Some(queue) = &query.queue {
+        sql = sql.also(" AND t.queue = ?").text(queue.as_ref().map_or("", Name::as_str));
+    }
+    if let Some(key) = &query.key {
+        sql = sql.also(" AND t.qkey = ?").text(key.as_str());
+    }
     sql = sql.also(" ORDER BY t.ord LIMIT ?").number(number(page_limit(query.limit)));
     let read = |data: &[u8]| Ok(Some(unseal("a task", data)?).filter(|task| query.matches(task)));
     read_whole(db, &sql, read, query.run.is_some()).await

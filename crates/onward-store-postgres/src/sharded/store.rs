@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::ledger::{self, SpendBy, SpendQuery, SpendRow};
+use onward_core::queue::QueueUse;
 use onward_core::queue::load::KeyLoad;
 use onward_core::queue::settings::settings_queue;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
@@ -223,6 +224,15 @@ impl Store for ShardedStore {
             loads.sort_by_key(|load| (load.oldest_at.is_none(), load.oldest_at));
             loads.truncate(limit);
             Ok(loads)
+        })
+    }
+
+    fn read_queue_use(&self, namespace: Namespace, queue: Option<Name>, keys: Vec<Name>) -> StoreFuture<'_, QueueUse> {
+        Box::pin(async move {
+            let answers = self.request_all(|store| store.read_queue_use(namespace.clone(), queue.clone(), keys.clone())).await;
+            let mut all = QueueUse::default();
+            all_answers(answers)?.into_iter().for_each(|used| all.add(used));
+            Ok(all)
         })
     }
 

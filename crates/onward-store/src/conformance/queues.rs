@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onward_core::event::{StandaloneTask, TaskCanceled};
 use onward_core::queue::settings::settings_row;
-use onward_core::queue::{KeyWeight, QueueRate, QueueSettings};
+use onward_core::queue::{KeyWeight, QueueLimit, QueueRate, QueueSettings};
 use onward_core::run::NewRun;
 use onward_core::task::{Task, TaskOptions, TaskReport, TaskState};
 use onward_core::{Event, Failure, Name, Namespace};
@@ -284,6 +284,30 @@ pub async fn keys_are_listed_with_what_waits_and_runs(mut harness: Harness) {
     assert_eq!(shown, [(Some(name("a")), 1, 1, Some(at)), (None, 0, 1, None), (Some(name("b")), 0, 1, None)]);
     assert!(of[0].starts.is_some() && of[1].starts.is_none());
     assert_eq!(harness.store().list_queue_keys(Namespace::default(), None, 10).await.unwrap(), []);
+}
+
+pub async fn what_a_queue_uses_of_its_limits_is_read_with_its_keys(mut harness: Harness) {
+    let rate = || Some(QueueRate { starts_max: 3, period_ms: 60_000 });
+    let settings = QueueSettings { rate: rate(), key_rate: rate(), ..Default::default() };
+    set(&harness, settings.clone()).await;
+    schedule(&harness, "r", &["a", "a", "b", "c"]).await;
+    assert_eq!(claim(&harness, 10).await.len(), 3);
+    harness.reopen();
+    let keys = ["a", "b", "c", "none"].map(name).to_vec();
+    let used = harness.store().read_queue_use(Namespace::default(), Some(name(QUEUE)), keys).await.unwrap();
+    let of_keys: Vec<_> = used.keys.iter().map(|of| (of.key.as_str(), of.held, of.starts.is_some())).collect();
+    assert_eq!(of_keys, [("a", 1, true), ("b", 1, true), ("c", 1, true), ("none", 0, false)]);
+    assert_eq!((used.held, used.rate_used(&settings, harness.now())), (3, Some(3)));
+    let hold = used.hold_of(&options(Some("a")), &settings, harness.now()).unwrap();
+    assert_eq!((hold.by, hold.until.is_some()), (QueueLimit::Rate, true));
+    let elsewhere =
+        harness.store().read_queue_use(Namespace::new("other").unwrap(), Some(name(QUEUE)), vec![name("a")]).await.unwrap();
+    assert_eq!((elsewhere.held, elsewhere.starts, elsewhere.keys[0].held), (0, None, 0));
+    let query = |queue, key| TaskQuery { queue, key, limit: 9, ..TaskQuery::default() };
+    let list = async |query| harness.store().list_tasks(query).await.unwrap().len();
+    assert_eq!(list(query(Some(Some(name(QUEUE))), None)).await, 4);
+    assert_eq!(list(query(Some(Some(name(QUEUE))), Some(name("a")))).await, 2);
+    assert_eq!(list(query(Some(None), None)).await, 0, "no task is in the default queue");
 }
 
 /// Random numbers of one case.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_core::internal::InternalRuns;
 use onward_core::ledger::{SpendQuery, SpendRow, SpendTally};
 use onward_core::queue::load::KeyLoad;
+use onward_core::queue::{KeyUse, QueueUse};
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount, TaskState};
 use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp};
@@ -96,18 +97,32 @@ impl MemoryState {
         for QueuedTask { task, .. } in self.tasks_of_queue(namespace, queue) {
             let key = task.options.key.clone();
             let starts = key.as_ref().and_then(|_| self.starts.get(&((namespace.clone(), queue.cloned()), key.clone())));
-            let new = || KeyLoad { key: key.clone(), waiting: 0, running: 0, oldest_at: None, starts: starts.cloned() };
+            let new = || KeyLoad { key: key.clone(), waiting: 0, running: 0, oldest_at: None, starts: starts.cloned(), held: 0 };
             let load = loads.entry(key.clone()).or_insert_with(new);
             if task.may_be_claimed(now) {
                 load.waiting += 1;
                 load.oldest_at = [load.oldest_at, Some(task.visible_at)].into_iter().flatten().min();
             }
-            load.running += u64::from(task.state == TaskState::Leased);
+            if task.state == TaskState::Leased {
+                load.running += 1;
+                load.held += u64::from(task.options.slots());
+            }
         }
         let mut loads: Vec<KeyLoad> = loads.into_values().filter(|load| load.waiting + load.running > 0).collect();
         loads.sort_by_key(|load| (load.oldest_at.is_none(), load.oldest_at));
         loads.truncate(limit);
         loads
+    }
+
+    pub fn queue_use(&self, namespace: &Namespace, queue: Option<&Name>, keys: Vec<Name>) -> QueueUse {
+        let leased = || self.tasks_of_queue(namespace, queue).filter(|of| of.task.state == TaskState::Leased);
+        let slots = |of: &QueuedTask| u64::from(of.task.options.slots());
+        let starts = |key: Option<&Name>| self.starts.get(&((namespace.clone(), queue.cloned()), key.cloned())).cloned();
+        let of_key = |key: Name| {
+            let held = leased().filter(|of| of.task.options.key.as_ref() == Some(&key)).map(slots).sum();
+            KeyUse { held, starts: starts(Some(&key)), key }
+        };
+        QueueUse { held: leased().map(slots).sum(), starts: starts(None), keys: keys.into_iter().map(of_key).collect() }
     }
 
     pub fn open_counts(&self) -> OpenCounts {

@@ -1,7 +1,7 @@
 //! Settings of a queue: shown, changed one by one, removed.
 
 use anyhow::Result;
-use onward_core::api::{PutQueueRequest, QueueRequest, QueueView};
+use onward_core::api::{PutQueueRequest, QueueRequest, QueueView, ReadQueueRequest};
 use onward_core::queue::load::{KeyLimit, KeyView};
 use onward_core::queue::settings::DEFAULT_QUEUE;
 use onward_core::queue::{KeyWeight, QueueRate, QueueSettings};
@@ -19,7 +19,7 @@ use crate::span;
 /// Prints a queue with its keys.
 pub async fn show(queue: &str, global: &Global) -> Result<()> {
     let connection = Connection::to_read(global).await?;
-    let view = connection.read_queue(request(&connection, queue)?).await?;
+    let view = read(&connection, &request(&connection, queue)?).await?;
     print(&view, global)
 }
 
@@ -27,17 +27,17 @@ pub async fn show(queue: &str, global: &Global) -> Result<()> {
 pub async fn set(args: SetArgs, global: &Global) -> Result<()> {
     let connection = Connection::to_write(global).await?;
     let request = request(&connection, &args.queue)?;
-    let known = connection.read_queue(request.clone()).await?.settings.unwrap_or_default();
-    let settings = changed(known, &args)?;
-    put(&connection, request, settings, global).await
+    let known = read(&connection, &request).await?.settings.unwrap_or_default();
+    let settings = changed(known.clone(), &args)?;
+    put(&connection, request, settings, known, global).await
 }
 
 /// Pauses a queue or resumes it.
 pub async fn pause(queue: &str, paused: bool, global: &Global) -> Result<()> {
     let connection = Connection::to_write(global).await?;
     let request = request(&connection, queue)?;
-    let known = connection.read_queue(request.clone()).await?.settings.unwrap_or_default();
-    put(&connection, request, QueueSettings { paused, ..known }, global).await
+    let known = read(&connection, &request).await?.settings.unwrap_or_default();
+    put(&connection, request, QueueSettings { paused, ..known.clone() }, known, global).await
 }
 
 /// Removes the settings of a queue.
@@ -49,9 +49,21 @@ pub async fn reset(queue: &str, global: &Global) -> Result<()> {
     confirm(global, &json!({"reset": name}), &format!("queue {name} has no settings any more"))
 }
 
-async fn put(connection: &Connection, request: QueueRequest, settings: QueueSettings, global: &Global) -> Result<()> {
-    let QueueRequest { namespace, queue } = request;
-    let view = connection.put_queue(PutQueueRequest { namespace, queue, settings }).await?;
+async fn read(connection: &Connection, request: &QueueRequest) -> Result<QueueView> {
+    let QueueRequest { namespace, queue } = request.clone();
+    Ok(connection.read_queue(ReadQueueRequest { namespace, queue, limit: 0, cursor: None, key: None }).await?)
+}
+
+/// Stores settings, unless others than the known ones are stored by now.
+async fn put(
+    connection: &Connection,
+    request: QueueRequest,
+    settings: QueueSettings,
+    known: QueueSettings,
+    global: &Global,
+) -> Result<()> {
+    let (QueueRequest { namespace, queue }, replaces) = (request, Some(known));
+    let view = connection.put_queue(PutQueueRequest { namespace, queue, settings, replaces }).await?;
     print(&view, global)
 }
 

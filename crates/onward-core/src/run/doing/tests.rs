@@ -18,7 +18,7 @@ fn blocker(script: &Script, call_id: Option<u32>, why: BlockReason) -> Blocker {
     let task = call_id.map(|call_id| TaskId { run, generation: 0, call_id: at(call_id), incarnation: None });
     let until = matches!(why, BlockReason::RateLimited | BlockReason::Retries).then_some(Timestamp(60_000));
     let failure_code = (why == BlockReason::Retries).then(|| "busy".to_owned());
-    Blocker { task, kind: name("order"), why, since: None, until, lost_workers: 5, failure_code }
+    Blocker { task, kind: name("order"), why, since: None, until, lost_workers: 5, failure_code, held_back: None }
 }
 
 fn of_kind(kind: &str) -> Event {
@@ -128,6 +128,26 @@ fn a_blocked_task_says_what_it_waits_for() {
     for (why, sentence) in cases {
         let shown = said(&run, &[blocker(&run, Some(0), why)]);
         assert_eq!(shown.replace(T, "T").replace("1970-01-01T00:01:00.000Z", "U"), sentence);
+    }
+}
+
+#[test]
+fn a_task_that_a_queue_holds_back_says_which_limit_and_until_when_but_not_its_key() {
+    let run = script(vec![]).commit(vec![task(0)]);
+    let cases = [
+        (QueueLimit::Paused, None, "Waits until the queue default is resumed to execute task mail since T"),
+        (QueueLimit::Concurrency, Some("q"), "Waits for a free slot of the queue q to execute task mail since T"),
+        (QueueLimit::Rate, Some("q"), "Waits for the rate of the queue q at U to execute task mail since T"),
+        (QueueLimit::KeyConcurrency, Some("q"), "Waits for a free slot of its key in the queue q to execute task mail since T"),
+        (QueueLimit::KeyRate, None, "Waits for the rate of its key in the queue default at U to execute task mail since T"),
+    ];
+    for (by, queue, sentence) in cases {
+        let held_back = Some(HeldBack { by, queue: queue.map(name), key: Some(name("tenant-7")) });
+        let until = matches!(by, QueueLimit::Rate | QueueLimit::KeyRate).then_some(Timestamp(60_000));
+        let blocker = Blocker { until, held_back, ..blocker(&run, Some(0), BlockReason::QueueLimit) };
+        assert_eq!(said(&run, std::slice::from_ref(&blocker)).replace(T, "T").replace("1970-01-01T00:01:00.000Z", "U"), sentence);
+        let resume = (by == QueueLimit::Paused).then(|| "hand out its tasks again with `onward queue resume default`".to_owned());
+        assert_eq!(blocker.hint(), resume);
     }
 }
 

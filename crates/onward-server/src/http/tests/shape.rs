@@ -12,6 +12,7 @@ use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::live::{ActiveType, Audience};
 use onward_core::log::codec::Field;
 use onward_core::log::schema::{FieldLine, Proto, Schema, has_serde, json_object, nullable};
+use onward_core::queue::{HeldBack, QueueLimit, QueueSettings};
 use onward_core::schedule::{
     BackfillRange, Firing, HistoryEntry, Overlap, Paused, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
 };
@@ -126,7 +127,7 @@ macro_rules! of_core {
 of_core! {
     ActiveType, bool, i32, u32, u64, usize, String, Appended, Audience, AppendedEntry, Awaited, BlockReason, Budget, BulkDone, BulkVerb, EntryPage, Event,
     Failure, ForkedFrom, Hash, Index, Namespace, ParentLink, Payload, RefusedRun, RunChange, RunCounts, RunPaused, SpendBy, SpendRow,
-    BackfillRange, Firing, HistoryEntry, Overlap, Paused, QueueLimits, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
+    BackfillRange, Firing, HistoryEntry, Overlap, Paused, HeldBack, QueueLimit, QueueLimits, QueueSettings, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
     TriggerOutcome, UpcomingSlot, SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
 }
 
