@@ -19,8 +19,7 @@ use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, R
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
     OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Registration, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate,
-    ServerInfo, Started, Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse,
-    sum_tasks,
+    ServerInfo, Started, Store, StoreFuture, TaskQuery, VersionCount, WaitQuery, cursor_after, page_limit, refuse, sum_tasks,
 };
 
 use crate::sharded::claim::{by_position, full};

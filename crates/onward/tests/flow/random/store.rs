@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::queue::QueueUse;
 use onward_core::queue::load::KeyLoad;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
@@ -240,6 +241,7 @@ impl Store for MortalStore {
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
         list_queue_keys(namespace: Namespace, queue: Option<Name>, limit: usize) -> Vec<KeyLoad>;
+        read_queue_use(namespace: Namespace, queue: Option<Name>, keys: Vec<Name>) -> QueueUse;
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
         count_open() -> OpenCounts;
         spend(query: SpendQuery) -> Vec<SpendRow>;
