@@ -56,6 +56,7 @@ export function FlowPage({ params, route }: PageProps) {
                       <span class="row">
                         <a class="mono" aria-current={flow === shown ? "true" : undefined} href={href(["flows", name], flow.is_current ? {} : { version: flow.version })}>{flow.version}</a>
                         {flow.is_current && <Badge tone="good" text="current" />}
+                        {flow.is_imported && <Badge text="imported" />}
                       </span>
                     ),
                   },

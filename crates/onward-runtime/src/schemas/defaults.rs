@@ -16,6 +16,7 @@ use onward_core::run::{Commit, NewRun};
 use onward_core::{DEFAULTS_KIND_PREFIX, Event, KindDefaults, KindSchemas, Name, Namespace};
 use onward_store::Registration;
 
+use crate::schedule::is_scheduled;
 use crate::schemas::kinds::NamespaceKinds;
 use crate::{Runtime, RuntimeError};
 
@@ -54,8 +55,9 @@ impl Runtime {
     /// (KD3).
     pub(crate) async fn fill_start(&self, run: &mut NewRun) {
         let known = self.last_known_kinds(&run.key.namespace).await;
+        let is_child = run.started.parent.is_some() && !is_scheduled(run);
         let started = &mut run.started;
-        if started.parent.is_some() && started.version.is_none() {
+        if is_child && started.version.is_none() {
             started.version = known.flow_of_child(&started.kind).cloned();
         }
         if let Some(StandaloneTask { kind, options }) = &mut started.task {

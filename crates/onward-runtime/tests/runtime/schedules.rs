@@ -1,16 +1,20 @@
 //! Schedules: each slot starts one run, wherever the dispatcher is interrupted, and nothing invalid is stored.
 
 use onward_core::api::{
-    BackfillScheduleRequest, PauseScheduleRequest, PutScheduleReply, PutScheduleRequest, ScheduleQuery, ScheduleRequest,
-    ScheduleView, SlotsRequest, TriggerOutcome, TriggerScheduleRequest,
+    BackfillScheduleRequest, PauseScheduleRequest, PutFlowRequest, PutScheduleReply, PutScheduleRequest, ScheduleQuery,
+    ScheduleRequest, ScheduleView, SlotsRequest, TriggerOutcome, TriggerScheduleRequest,
 };
 use onward_core::budget::Budget;
 use onward_core::schedule::{
     Ending, Interval, Overlap, ScheduleDefinition, ScheduleOptions, ScheduleSpec, ScheduleTarget, SkipReason,
 };
 use onward_core::{KindSchemas, Namespace, Payload, Timestamp};
+<<<<<<< ours
 use onward_runtime::{CallContext, RuntimeError};
 use onward_store::Registration;
+=======
+use onward_runtime::{CallContext, RuntimeError, StartRequest, export_run};
+>>>>>>> theirs
 
 use crate::faulty::When;
 use crate::kit::*;
@@ -293,4 +297,24 @@ async fn no_verb_for_runs_reaches_a_schedule_and_no_list_shows_it() {
     let slots = SlotsRequest { namespace: Namespace::default(), schedule: Some(name("s")), spec: None, after: None, limit: 2 };
     let slots = kit.runtime.list_slots(slots).await.unwrap().slots;
     assert_eq!(slots.iter().map(|slot| slot.slot.0).collect::<Vec<_>>(), [660_000, 720_000]);
+}
+
+/// DF2, DF7: a schedule starts new runs, for which an imported definition does not count.
+#[tokio::test(start_paused = true)]
+async fn a_schedule_uses_the_current_definition_of_a_flow_and_never_an_imported_one() {
+    let (from, to) = (kit(), kit());
+    let document = "flow: greet\nsteps:\n  - { name: hello, task: mail }\n".to_owned();
+    let define =
+        PutFlowRequest { namespace: Namespace::default(), flow: name("greet"), document, expected: None, dry_run: false };
+    let version = from.runtime.put_flow(define.clone()).await.unwrap().flow.version;
+    from.runtime.start_run(StartRequest { kind: name("greet"), input: Payload::null(), ..start("a") }).await.unwrap();
+    to.runtime.import_runs(vec![export_run(&from.runtime, &key("a")).await.unwrap()]).await.unwrap();
+    let plain = definition(Overlap::AllowAll);
+    let target = ScheduleTarget { kind: name("greet"), input: Payload::null(), ..plain.target.clone() };
+    put(&to, ScheduleDefinition { target, ..plain }).await;
+    pass_a_minute(&to).await;
+    assert_eq!(to.head(FIRST).await.version, None);
+    to.runtime.put_flow(define).await.unwrap();
+    pass_a_minute(&to).await;
+    assert_eq!(to.head("s@1970-01-01T00:12:00Z").await.version, Some(version));
 }
