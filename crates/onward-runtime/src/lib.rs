@@ -14,6 +14,7 @@
 mod api;
 mod background;
 mod by_run;
+mod ceilings;
 mod cluster;
 mod conversation;
 mod counts;
@@ -25,7 +26,7 @@ mod stream;
 mod worker;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::{KindDefaults, Name};
@@ -45,6 +46,7 @@ pub use api::update::UpdateWatch;
 pub use api::watch::{OutcomeWatch, RunWatch};
 pub use background::Background;
 pub use background::tick::{Tick, TickCounts};
+pub use ceilings::Ceilings;
 pub use conversation::{ENTRIES_DEFAULT, ENTRIES_MAX, known_entry, read_page};
 pub use counts::{Count, Counts, DURATION_BOUNDS, Histogram};
 pub use error::RuntimeError;
@@ -108,6 +110,7 @@ pub(crate) struct Shared {
     pub counts: Counts,
     /// Held while settings of a queue are compared with those to replace, and replaced.
     pub queue_settings: tokio::sync::Mutex<()>,
+    pub ceilings: Mutex<Ceilings>,
 }
 
 impl Runtime {
@@ -117,8 +120,9 @@ impl Runtime {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: Options) -> Runtime {
         let hub = Arc::new(Hub::default());
         store.subscribe(hub.clone());
-        let (background_state, kinds, counts, queue_settings) = Default::default();
-        Runtime { shared: Arc::new(Shared { store, clock, options, hub, background_state, kinds, counts, queue_settings }) }
+        let (background_state, kinds, counts, queue_settings, ceilings) = Default::default();
+        let shared = Shared { store, clock, options, hub, background_state, kinds, counts, queue_settings, ceilings };
+        Runtime { shared: Arc::new(shared) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

@@ -37,7 +37,6 @@ pub mod webhooks;
 mod workers;
 
 pub use auth::bounds::Bounds;
-pub use auth::ceilings::Ceilings;
 pub use auth::keys::Keys;
 pub use auth::{AuthRefusal, Authenticate, Caller, Scope};
 pub use grpc::{METHODS, Method, grpc};
@@ -47,6 +46,7 @@ pub use http::middleware::Hosts;
 pub use http::problem::Problem;
 pub use http::router::{router, router_with};
 pub use http::routes::{ROUTES, Route};
+pub use onward_runtime::Ceilings;
 pub use serve::probe::{DatabaseState, Figure, Probe, Sample};
 pub use serve::tls::Tls;
 pub use serve::{ServeFuture, serve};

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use onward_runtime::Runtime;
+use onward_runtime::{Ceilings, Runtime};
 use onward_store::ServerInfo;
 use tokio::sync::watch;
 
-use crate::auth::ceilings::Ceilings;
 use crate::auth::{Authenticate, NoAuthentication};
 use crate::handlers::servers;
 use crate::http::cors::Cors;
@@ -84,6 +83,7 @@ impl Server {
     pub fn new(runtime: Runtime, options: Options) -> Server {
         let metrics = Arc::new(Metrics::default());
         runtime.store().subscribe(metrics.clone());
+        runtime.set_ceilings(options.ceilings.clone()); // SZ3
         let body_memory = BodyMemory::new(options.limits.body_memory_max);
         let webhook_memory = BodyMemory::new(options.limits.webhook_memory_max);
         let (closing, _) = watch::channel(false);

@@ -170,6 +170,11 @@ export class ScheduleHandle<O = unknown> {
     return scheduleOf(await this.#execute<ScheduleDocument>("backfill_schedule", args));
   }
 
+  /** Cancels the backfill with this id, or all backfills; runs that were started continue. */
+  async cancelBackfill(id?: string): Promise<ScheduleView> {
+    return scheduleOf(await this.#execute<ScheduleDocument>("cancel_backfill", { request_id: id }));
+  }
+
   /** Returns the next slots, also while the schedule is paused. */
   async nextSlots(count = 10, options: { after?: Date } = {}): Promise<Slot[]> {
     const after = options.after === undefined ? undefined : timeText(options.after, "after");

@@ -22,6 +22,8 @@ const REASONS: Record<Schemas["SkipReason"], string> = {
   missed: "they were due before the catch-up window",
   replaced: "the definition was replaced",
   too_many_runs: "too many runs were running",
+  canceled: "the backfill was canceled",
+  already_started: "the slot was started before",
 };
 
 /** Returns the reason why slots have no run. */

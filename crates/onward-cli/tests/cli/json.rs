@@ -86,6 +86,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("schedule resume nope", "schedule_not_found"),
     ("schedule trigger nope", "schedule_not_found"),
     ("schedule backfill nope --from 2026-01-01T00:00:00Z --until 2026-01-02T00:00:00Z", "schedule_not_found"),
+    ("schedule cancel-backfill nope", "schedule_not_found"),
     ("schedule next nope", "schedule_not_found"),
     ("schedule delete nope", "schedule_not_found"),
     ("worker list --server http://127.0.0.1:1", "server_unreachable"),

@@ -78,7 +78,7 @@ impl Call {
             | ReadActivity(_) | PutFlow(_) | ListFlows(_) | DeleteFlow(_) | PutDefaults(_) | ListDefaults(_)
             | InvalidateMemos(_) | ReadQueue(_) | PutQueue(_) | DeleteQueue(_) | ReadSchedule(_) | ListSchedules(_)
             | DeleteSchedule(_) | PauseSchedule(_) | ResumeSchedule(_) | TriggerSchedule(_) | BackfillSchedule(_)
-            | ListSlots(_) | FindPromise(_) => Ok(()),
+            | CancelBackfill(_) | ListSlots(_) | FindPromise(_) => Ok(()),
         }
     }
 }
@@ -172,7 +172,7 @@ impl Reply {
             (Reply::ReadSchedule(view) | Reply::PauseSchedule(view) | Reply::ResumeSchedule(view), _) => {
                 visit_schedule(view, visit)
             }
-            (Reply::BackfillSchedule(view), _) => visit_schedule(view, visit),
+            (Reply::BackfillSchedule(view) | Reply::CancelBackfill(view), _) => visit_schedule(view, visit),
             (Reply::ListSchedules(reply), _) => reply.schedules.iter_mut().try_for_each(|view| visit_schedule(view, visit)),
             (Reply::ListQuarantined(reply), _) => reply.tasks.iter_mut().try_for_each(|task| {
                 let (run, generation) = (task.id.run.clone(), task.id.generation);

@@ -74,6 +74,14 @@ message! {
         6 => overlap: Option<Overlap>,
     }
 
+    /// A request to end backfills.
+    pub struct CancelBackfillRequest {
+        1 => namespace: Namespace,
+        2 => schedule: Name,
+        /// The id of the request that began the backfill; all backfills if absent.
+        3 => request_id: Option<Name>,
+    }
+
     /// A query for slots of a schedule, or of a specification that is not stored.
     pub struct SlotsRequest {
         1 => namespace: Namespace,

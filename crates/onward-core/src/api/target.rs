@@ -44,7 +44,7 @@ targets! {
     |of| Target::Namespace(&mut of.namespace, of.run.as_ref()) => DeletedQuery, WaitQuery, TaskQuery, InvalidateMemosRequest;
     |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, PutDefaultsRequest, DefaultsQuery, PutQueueRequest, QueueRequest, ReadQueueRequest, SpendQuery, CountQuery, ActivityQuery,
         PutFlowRequest, FlowQuery, DeleteFlowRequest, PutScheduleRequest, ScheduleRequest, ScheduleQuery, PauseScheduleRequest,
-        TriggerScheduleRequest, BackfillScheduleRequest, SlotsRequest, FindPromiseRequest;
+        TriggerScheduleRequest, BackfillScheduleRequest, CancelBackfillRequest, SlotsRequest, FindPromiseRequest;
     |of| Target::Namespace(&mut of.filter.namespace, None) => BulkRequest;
     |_of| Target::Nothing => PutAttachmentRequest;
 }

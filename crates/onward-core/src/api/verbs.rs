@@ -144,6 +144,8 @@ macro_rules! with_verbs {
             trigger_schedule TriggerSchedule(TriggerScheduleRequest) -> TriggerScheduleReply, Operate;
             /// Starts runs for the slots of a past range.
             backfill_schedule BackfillSchedule(BackfillScheduleRequest) -> ScheduleView, Operate;
+            /// Cancels backfills of a schedule; runs that they started continue.
+            cancel_backfill CancelBackfill(CancelBackfillRequest) -> ScheduleView, Operate;
             /// Returns slots of a schedule, or of a specification that is not stored.
             list_slots ListSlots(SlotsRequest) -> SlotsReply, Read;
         }

@@ -53,7 +53,8 @@ pub fn start_schedule(key: RunKey, definition: ScheduleDefinition, seed: u64) ->
 pub(super) fn not_started(schedule: &ParentLink, result: Result<Payload, Failure>) -> OutboxMessage {
     let code = result.err().map(|failure| failure.code);
     let is_there = code.as_deref() == Some(ErrorCode::RunExists.as_str());
-    ended(schedule, if is_there { Ending::Existed } else { Ending::Failed }, code)
+    let ending = if is_there { Ending::Existed } else { Ending::Failed };
+    ended(schedule, Ended { was_refused: true, ..Ended::new(schedule.call_id.ordinal(), ending, code) })
 }
 
 /// Returns the message to a schedule about the end of a run that it started. The code of a failure is the run's own, so that only
@@ -65,11 +66,11 @@ pub(super) fn ended_by(schedule: &ParentLink, event: &Event, result: Result<Payl
         Event::TerminateRequested(_) => Ending::Terminated,
         _ => Ending::Failed,
     };
-    ended(schedule, ending, result.err().map(|failure| failure.code))
+    let code = result.err().map(|failure| failure.code);
+    ended(schedule, Ended::new(schedule.call_id.ordinal(), ending, code))
 }
 
-fn ended(schedule: &ParentLink, ending: Ending, code: Option<String>) -> OutboxMessage {
-    let ended = Ended { number: schedule.call_id.ordinal(), ending, code };
+fn ended(schedule: &ParentLink, ended: Ended) -> OutboxMessage {
     let input = Input { incarnation: schedule.incarnation, ..ScheduleInput::Ended(ended).into() }; // SR3
     OutboxMessage::Input { to: schedule.run.clone(), input }
 }

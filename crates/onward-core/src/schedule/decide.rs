@@ -8,7 +8,8 @@ use super::head::{
     ScheduleChange, ScheduleHead, SkipReason, Skipped, Stopping, WakeAt, run_of, trigger_of,
 };
 use super::input::{
-    BACKFILLS_MAX, BackfillSchedule, ScheduleInput, ScheduleRefusal, TriggerSchedule, check_id, check_request_id,
+    BACKFILL_SLOTS_MAX, BACKFILLS_MAX, BackfillSchedule, CancelBackfill, ScheduleInput, ScheduleRefusal, TriggerSchedule,
+    check_id, check_request_id,
 };
 use super::slots::{NextSlot, SlotWalk, Slots};
 use super::spec::{Overlap, ScheduleDefinition, SpecError};
@@ -54,7 +55,8 @@ impl ScheduleHead {
             }
             ScheduleInput::Resume(resume) => deciding.resume(&slots, &resume.note),
             ScheduleInput::Trigger(trigger) => deciding.trigger(&slots, trigger)?,
-            ScheduleInput::Backfill(request) => deciding.backfill(request)?,
+            ScheduleInput::Backfill(request) => deciding.backfill(&slots, request)?,
+            ScheduleInput::CancelBackfill(request) => deciding.cancel_backfill(request)?,
             ScheduleInput::Due(_) => {}
             ScheduleInput::Ended(ended) => deciding.end(ended),
         }
@@ -131,6 +133,7 @@ impl Deciding {
                 return Ok(self.finish(&slots));
             }
             ScheduleInput::Ended(ended) => self.end(ended),
+            ScheduleInput::CancelBackfill(request) => self.cancel_backfill(request)?,
             ScheduleInput::Trigger(_) | ScheduleInput::Backfill(_) | ScheduleInput::Resume(_) => {
                 return Err(error.clone().into());
             }
@@ -203,11 +206,12 @@ impl Deciding {
         self.advance(slots);
         let overlap = request.overlap.unwrap_or(self.head.definition.options.overlap);
         let run = trigger_of(&self.head.id, &request.request_id);
-        self.fire(self.now, FiringCause::Trigger, overlap, run, request.requested_by.clone());
+        let firing = Firing { requested_by: request.requested_by.clone(), ..self.firing(self.now, FiringCause::Trigger, run) };
+        self.fire(firing, overlap);
         Ok(())
     }
 
-    fn backfill(&mut self, request: &BackfillSchedule) -> Result<(), ScheduleRefusal> {
+    fn backfill(&mut self, slots: &Slots, request: &BackfillSchedule) -> Result<(), ScheduleRefusal> {
         check_request_id(&request.request_id)?;
         let BackfillSchedule { request_id, from, until, overlap, requested_by } = request.clone();
         if until <= from || until > self.now {
@@ -219,9 +223,35 @@ impl Deciding {
         if self.head.backfills.len() >= BACKFILLS_MAX {
             return Err(ScheduleRefusal::TooManyBackfills { id: self.head.id.clone() });
         }
-        let after = Timestamp(from.0.saturating_sub(1));
-        let overlap = overlap.unwrap_or(Overlap::BufferAll);
-        self.push(ScheduleChange::Backfill(BackfillRange { request_id, after, until, overlap, is_done: false, requested_by }));
+        if !slots.has_at_most(BACKFILL_SLOTS_MAX, from, until) {
+            return Err(ScheduleRefusal::TooManySlots); // SC5
+        }
+        self.push(ScheduleChange::Backfill(BackfillRange {
+            request_id,
+            after: Timestamp(from.0.saturating_sub(1)),
+            until,
+            overlap: overlap.unwrap_or(Overlap::BufferAll),
+            is_done: false,
+            requested_by,
+            left: Some(BACKFILL_SLOTS_MAX),
+        }));
+        Ok(())
+    }
+
+    /// Ends backfills and discards their firings that wait; runs that were started continue.
+    fn cancel_backfill(&mut self, request: &CancelBackfill) -> Result<(), ScheduleRefusal> {
+        let is_its = |id: Option<&Name>| request.request_id.is_none() || id == request.request_id.as_ref();
+        let is_canceled = |firing: &&Firing| firing.cause == FiringCause::Backfill && is_its(firing.backfill.as_ref());
+        let waiting: Vec<u32> = self.head.buffered.iter().filter(is_canceled).map(|firing| firing.number).collect();
+        let ranges = self.head.backfills.iter().filter(|range| is_its(Some(&range.request_id)));
+        let ranges: Vec<BackfillRange> = ranges.map(|range| BackfillRange { is_done: true, ..range.clone() }).collect();
+        if waiting.is_empty() && ranges.is_empty() {
+            return Err(ScheduleRefusal::NoBackfill { id: self.head.id.clone() });
+        }
+        for number in waiting {
+            self.push(ScheduleChange::Discarded(Discarded { number, reason: SkipReason::Canceled }));
+        }
+        ranges.into_iter().for_each(|range| self.push(ScheduleChange::Backfill(range)));
         Ok(())
     }
 
@@ -277,10 +307,10 @@ impl Deciding {
             while self.slots_left > 0 && self.starts_left > 0 && self.has_room(range.overlap) && !range.is_done {
                 self.slots_left -= 1;
                 match walk.next() {
-                    NextSlot::At(slot) if slot < range.until => {
+                    NextSlot::At(slot) if slot < range.until && range.left != Some(0) => {
                         range.after = slot;
-                        let run = run_of(&self.head.id, slot);
-                        self.fire(slot, FiringCause::Backfill, range.overlap, run, range.requested_by.clone());
+                        range.left = range.left.map(|left| left - 1);
+                        self.fill_in(slot, &range);
                     }
                     NextSlot::After(after) if after < range.until => range.after = after,
                     _ => range.is_done = true,
@@ -290,6 +320,22 @@ impl Deciding {
                 self.push(ScheduleChange::Backfill(range));
             }
         }
+    }
+
+    /// Starts a slot of a backfill, unless it was started before (SC11).
+    fn fill_in(&mut self, slot: Timestamp, range: &BackfillRange) {
+        let run = run_of(&self.head.id, slot);
+        if self.head.has_started(&run) {
+            let skipped = Skipped::one(slot, SkipReason::AlreadyStarted, FiringCause::Backfill);
+            return self.push(ScheduleChange::Skipped(skipped));
+        }
+        let (requested_by, backfill) = (range.requested_by.clone(), Some(range.request_id.clone()));
+        let firing = Firing { requested_by, backfill, ..self.firing(slot, FiringCause::Backfill, run) };
+        self.fire(firing, range.overlap);
+    }
+
+    fn firing(&self, slot: Timestamp, cause: FiringCause, run: RunId) -> Firing {
+        Firing::new(self.head.next_number, slot, cause, run)
     }
 
     fn advance_clock(&mut self, slots: &Slots) {
@@ -310,7 +356,8 @@ impl Deciding {
                     if missed {
                         self.push(ScheduleChange::Skipped(Skipped::one(slot, SkipReason::Missed, FiringCause::Clock)));
                     } else {
-                        self.fire(slot, FiringCause::Clock, options.overlap, run_of(&self.head.id, slot), None);
+                        let run = run_of(&self.head.id, slot);
+                        self.fire(self.firing(slot, FiringCause::Clock, run), options.overlap);
                     }
                 }
                 NextSlot::After(after) if after <= self.now => reached = after,
@@ -334,9 +381,9 @@ impl Deciding {
     }
 
     /// Starts, buffers or skips one slot (SC4).
-    fn fire(&mut self, slot: Timestamp, cause: FiringCause, overlap: Overlap, run: RunId, requested_by: Option<String>) {
+    fn fire(&mut self, firing: Firing, overlap: Overlap) {
         let (running, buffered) = (self.head.running.len(), self.head.buffered.len());
-        let firing = Firing { number: self.head.next_number, slot, cause, run, requested_by };
+        let (slot, cause) = (firing.slot, firing.cause);
         let skip = |reason| ScheduleChange::Skipped(Skipped::one(slot, reason, cause));
         match overlap {
             Overlap::AllowAll if running >= RUNNING_MAX => self.push(skip(SkipReason::TooManyRuns)),

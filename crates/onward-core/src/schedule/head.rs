@@ -36,6 +36,10 @@ numbered! {
         5 => Replaced / "replaced",
         /// Too many runs were running.
         6 => TooManyRuns / "too_many_runs",
+        /// Its backfill was canceled while it waited.
+        7 => Canceled / "canceled",
+        /// A backfill met a slot that was started before; not counted as skipped.
+        8 => AlreadyStarted / "already_started",
     }
 }
 
@@ -46,7 +50,7 @@ numbered! {
         1 => Failed / "failed",
         2 => Canceled / "canceled",
         3 => Terminated / "terminated",
-        /// A run of this id existed: the slot was started before, or a caller used the id.
+        /// A run of this id existed: the slot was started before, or a caller used the id. Not counted as started.
         4 => Existed / "existed",
     }
 }
@@ -62,6 +66,9 @@ message! {
         /// The name of the credential that requested it, other than that of the definition.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         5 => requested_by: Option<String>,
+        /// The backfill that it belongs to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        6 => backfill: Option<Name>,
     }
 
     /// A firing that waits for a run to end.
@@ -106,6 +113,9 @@ message! {
         /// The code of its failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => code: Option<String>,
+        /// The start was refused: there was no run.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        4 => was_refused: bool,
     }
 
     #[derive(Eq)]
@@ -134,6 +144,9 @@ message! {
         5 => is_done: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         6 => requested_by: Option<String>,
+        /// The number of slots that it may still look at; without a limit in older records.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        7 => left: Option<u32>,
     }
 
     /// The clock has decided all slots up to this time.
@@ -317,7 +330,9 @@ impl ScheduleHead {
     }
 
     fn skip(&mut self, skipped: &Skipped, at: Timestamp) {
-        self.totals.skipped = self.totals.skipped.saturating_add(skipped.count);
+        if skipped.reason != SkipReason::AlreadyStarted {
+            self.totals.skipped = self.totals.skipped.saturating_add(skipped.count);
+        }
         if skipped.reason == SkipReason::Missed {
             self.totals.missed = self.totals.missed.saturating_add(skipped.count);
         }
@@ -338,12 +353,25 @@ impl ScheduleHead {
         match ended.ending {
             Ending::Completed => self.totals.completed += 1,
             Ending::Failed => self.totals.failed += 1,
-            Ending::Canceled | Ending::Terminated | Ending::Existed => {}
+            Ending::Existed => self.totals.started = self.totals.started.saturating_sub(1), // SC10
+            Ending::Canceled | Ending::Terminated => {}
         }
         let started = |entry: &&mut HistoryEntry| entry.started.as_ref().is_some_and(|firing| firing.number == ended.number);
         if let Some(entry) = self.history.iter_mut().rev().find(started) {
             (entry.ended, entry.ended_at) = (Some(ended.clone()), Some(at));
         }
+    }
+
+    /// Returns true if the run of a slot was started, is about to, or waits (SC11). Earlier slots than those of the history are
+    /// unknown.
+    pub(super) fn has_started(&self, run: &RunId) -> bool {
+        let is_running = self.running.iter().any(|running| running.firing.run == *run);
+        let is_waiting = self.buffered.iter().any(|firing| firing.run == *run);
+        let had_run = |entry: &HistoryEntry| {
+            let is_its = entry.started.as_ref().is_some_and(|firing| firing.run == *run);
+            is_its && entry.ended.as_ref().is_none_or(Ended::had_run)
+        };
+        is_running || is_waiting || self.history.iter().any(had_run)
     }
 
     fn set_backfill(&mut self, range: &BackfillRange) {
@@ -358,6 +386,24 @@ impl ScheduleHead {
         let excess = (self.history.len() + 1).saturating_sub(HISTORY_MAX);
         self.history.drain(..excess); // SC5
         self.history.push(entry);
+    }
+}
+
+impl Ended {
+    pub fn new(number: u32, ending: Ending, code: Option<String>) -> Ended {
+        Ended { number, ending, code, was_refused: false }
+    }
+
+    /// Returns true if the firing had a run of its own.
+    fn had_run(&self) -> bool {
+        self.ending != Ending::Existed && !self.was_refused
+    }
+}
+
+impl Firing {
+    /// Returns a firing that no caller requested.
+    pub fn new(number: u32, slot: Timestamp, cause: FiringCause, run: RunId) -> Firing {
+        Firing { number, slot, cause, run, requested_by: None, backfill: None }
     }
 }
 

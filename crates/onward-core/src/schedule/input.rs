@@ -8,6 +8,9 @@ use crate::{Name, TASK_KIND_PREFIX, Timestamp, choice, error_enum, message};
 /// The number of backfills that may be under way.
 pub(super) const BACKFILLS_MAX: usize = 20;
 
+/// The number of slots of one backfill.
+pub const BACKFILL_SLOTS_MAX: u32 = 10_000;
+
 /// The maximum length of the id of a schedule, so that it fits into those of its runs.
 const ID_BYTES_MAX: usize = 150;
 
@@ -40,6 +43,12 @@ message! {
         5 => requested_by: Option<String>,
     }
 
+    /// Ends a backfill: slots that have not been started stay without a run.
+    pub struct CancelBackfill {
+        /// All backfills if absent.
+        1 => request_id: Option<Name>,
+    }
+
     /// The timer of the schedule is due.
     pub struct ScheduleDue {}
 }
@@ -54,6 +63,7 @@ choice! {
         5 => Backfill / "backfill": BackfillSchedule,
         6 => Due / "due": ScheduleDue,
         7 => Ended / "ended": Ended,
+        8 => CancelBackfill / "cancel_backfill": CancelBackfill,
     }
 }
 
@@ -70,7 +80,11 @@ error_enum! {
         #[error("the range of a backfill ends before it begins, or in the future")]
         Range => ScheduleInvalid hint() "a backfill starts slots of the past",
         #[error("{BACKFILLS_MAX} backfills of schedule {id} are under way")]
-        TooManyBackfills { id: Name } => ScheduleInvalid hint() "wait until one of them has ended",
+        TooManyBackfills { id: Name } => ScheduleInvalid hint() "wait until one of them has ended, or cancel one",
+        #[error("the range of a backfill has more than {BACKFILL_SLOTS_MAX} slots")]
+        TooManySlots => ScheduleInvalid hint() "split the range into several backfills",
+        #[error("schedule {id} has no such backfill under way")]
+        NoBackfill { id: Name } => ScheduleInvalid hint() "`onward schedule show` lists the backfills that are under way",
     }
 }
 

@@ -22,6 +22,8 @@
 //! - SC7: a repeated input changes nothing: the end of a run that is not running, a pause of a paused schedule, an equal definition.
 //! - SC8: while a schedule is paused, the clock starts nothing; requests of people do.
 //! - SC9: the head after a decision follows from the head before and the changes alone: no zone or pattern is evaluated again.
+//! - SC10: a firing whose id belongs to another run is in the history as `existed`, and is not counted as started.
+//! - SC11: a backfill does not start a slot that is running, waits, or had a run by the history, even if that run was deleted.
 
 mod calendar;
 mod decide;
@@ -41,7 +43,10 @@ pub use head::{
     RunningFiring, ScheduleChange, ScheduleHead, ScheduleStart, SkipReason, Skipped, SlotContext, Stopping, Totals, run_of,
     trigger_of,
 };
-pub use input::{BackfillSchedule, PauseSchedule, ResumeSchedule, ScheduleDue, ScheduleInput, ScheduleRefusal, TriggerSchedule};
+pub use input::{
+    BACKFILL_SLOTS_MAX, BackfillSchedule, CancelBackfill, PauseSchedule, ResumeSchedule, ScheduleDue, ScheduleInput,
+    ScheduleRefusal, TriggerSchedule,
+};
 pub use slots::{NextSlot, SlotPage, Slots};
 pub use spec::{
     BUFFER_MAX, Calendar, Interval, Overlap, ScheduleDefinition, ScheduleOptions, ScheduleSpec, ScheduleTarget, SpecError,

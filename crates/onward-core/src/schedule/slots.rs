@@ -10,6 +10,9 @@ use crate::{Hash, Timestamp};
 /// 2200-01-01T00:00:00Z: all slots are before it.
 pub(super) const SLOTS_END: i64 = 7_258_118_400_000;
 
+/// The number of questions with which a range is counted.
+const RANGES_MAX: usize = 100;
+
 /// The number of excluded times that one question passes.
 const EXCLUDED_MAX: usize = 1_000;
 
@@ -95,6 +98,22 @@ impl Slots {
                 return page;
             }
         }
+    }
+
+    /// Returns true if at most `most` slots are from `from` on and before `until`. A range with too many excluded times counts as
+    /// too large (SL4).
+    pub(super) fn has_at_most(&self, most: u32, from: Timestamp, until: Timestamp) -> bool {
+        let (mut from, mut left) = (from, most as usize);
+        for _ in 0..RANGES_MAX {
+            let page = self.slots(from, until, left);
+            left -= page.slots.len();
+            match page.rest_after {
+                None => return true,
+                Some(_) if left == 0 => return false,
+                Some(after) => from = Timestamp(after.0.saturating_add(1)),
+            }
+        }
+        false
     }
 
     /// Returns the first slots after a time, at most `limit`, with the times at which they are due.

@@ -348,7 +348,7 @@ impl BudgetHead {
     }
 
     /// Lowers the limits to those of a ceiling (BG8).
-    pub(crate) fn lower(&mut self, ceiling: Budget) {
+    pub fn lower(&mut self, ceiling: Budget) {
         self.limit = self.limit.lowered_by(ceiling);
     }
 

@@ -138,6 +138,7 @@ impl Runtime {
             Call::ResumeSchedule(of) => Reply::ResumeSchedule(self.resume_schedule(of).await?),
             Call::TriggerSchedule(of) => Reply::TriggerSchedule(self.trigger_schedule(of, context).await?),
             Call::BackfillSchedule(of) => Reply::BackfillSchedule(self.backfill_schedule(of, context).await?),
+            Call::CancelBackfill(of) => Reply::CancelBackfill(self.cancel_backfill(of).await?),
             Call::ListSlots(of) => Reply::ListSlots(self.list_slots(of).await?),
             Call::PutDefaults(of) => Reply::PutDefaults(self.put_defaults(of).await?),
             Call::ListDefaults(of) => Reply::ListDefaults(self.list_defaults(&of).await?),

@@ -6,23 +6,25 @@
 //! Invariants:
 //! - SZ1: a request that is refused writes nothing.
 //! - SZ2: a run that a schedule starts is checked like one that a caller starts: reserved and internal kinds are refused, and the
-//!   input is compared with the schema of its kind.
+//!   input is compared with the schema of its kind, that of a template as rendered for the next slot.
+//! - SZ3 (S17): a run that a schedule starts has no limit above the ceiling of its namespace at that time, whatever was granted to
+//!   the definition.
 
 mod start;
 mod template;
 
 use onward_core::api::{
-    BackfillScheduleRequest, PauseScheduleRequest, PutScheduleReply, PutScheduleRequest, ScheduleQuery, ScheduleRequest,
-    ScheduleView, SchedulesReply, SlotsReply, SlotsRequest, TriggerOutcome, TriggerScheduleReply, TriggerScheduleRequest,
-    upcoming,
+    BackfillScheduleRequest, CancelBackfillRequest, PauseScheduleRequest, PutScheduleReply, PutScheduleRequest, ScheduleQuery,
+    ScheduleRequest, ScheduleView, SchedulesReply, SlotsReply, SlotsRequest, TriggerOutcome, TriggerScheduleReply,
+    TriggerScheduleRequest, upcoming,
 };
 use onward_core::budget::{Allowance, BudgetHead};
 use onward_core::event::TerminateRequested;
 use onward_core::internal::InternalRuns;
 use onward_core::run::{IdempotencyRecord, Input};
 use onward_core::schedule::{
-    BackfillSchedule, Ending, PauseSchedule, ResumeSchedule, ScheduleDefinition, ScheduleHead, ScheduleInput, ScheduleRefusal,
-    TriggerSchedule, trigger_of,
+    BackfillSchedule, CancelBackfill, Ending, PauseSchedule, ResumeSchedule, ScheduleDefinition, ScheduleHead, ScheduleInput,
+    ScheduleRefusal, TriggerSchedule, trigger_of,
 };
 use onward_core::schedule_run::{schedule_key, start_schedule};
 use onward_core::{Name, Namespace, RunHead, RunKey};
@@ -57,35 +59,38 @@ impl Runtime {
         (definition.requester, definition.granted) =
             (context.caller, allowance.map(|allowance| Box::new(BudgetHead::from(allowance))));
         ScheduleHead::create(schedule.clone(), definition.clone(), self.clock().now())?; // SZ1
-        self.check_schedule_target(&namespace, &definition, force).await?;
+        self.check_schedule_target(&namespace, &schedule, &definition, force).await?;
         for _ in 0..ATTEMPTS {
-            let head = self.store().read_run(key.clone(), None).await?;
-            let created = match &head {
-                None => {
-                    let new = start_schedule(key.clone(), definition.clone(), random_u64());
-                    match self.store().start_run(new, None).await {
-                        Ok(started) => started.created,
-                        // It was deleted meanwhile.
-                        Err(StoreError::Refused(_)) => continue,
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                Some(head) if head.status.is_closed() => {
-                    self.remove_schedule(&key).await?;
-                    continue;
-                }
-                Some(_) => false,
-            };
-            if !created {
-                match self.store().append_input(key.clone(), ScheduleInput::Define(Box::new(definition.clone())).into()).await {
+            if let Some(created) = self.try_put(&key, &definition).await? {
+                return Ok(PutScheduleReply { schedule: self.view_schedule(&namespace, &schedule).await?, created });
+            }
+        }
+        Err(StoreError::Unavailable { why: format!("schedule {schedule} changes all the time") }.into())
+    }
+
+    /// Stores a definition. Returns whether the schedule is new; `None` if it was deleted meanwhile.
+    async fn try_put(&self, key: &RunKey, definition: &ScheduleDefinition) -> Result<Option<bool>, RuntimeError> {
+        match self.store().read_run(key.clone(), None).await? {
+            None => {
+                let new = start_schedule(key.clone(), definition.clone(), random_u64());
+                match self.store().start_run(new, None).await {
+                    Ok(started) if started.created => return Ok(Some(true)),
                     Ok(_) => {}
-                    Err(StoreError::RunNotFound { .. }) => continue,
+                    Err(StoreError::Refused(_)) => return Ok(None),
                     Err(error) => return Err(error.into()),
                 }
             }
-            return Ok(PutScheduleReply { schedule: self.view_schedule(&namespace, &schedule).await?, created });
+            Some(head) if head.status.is_closed() => {
+                self.remove_schedule(key).await?;
+                return Ok(None);
+            }
+            Some(_) => {}
         }
-        Err(StoreError::Unavailable { why: format!("schedule {schedule} changes all the time") }.into())
+        match self.store().append_input(key.clone(), ScheduleInput::Define(Box::new(definition.clone())).into()).await {
+            Ok(_) => Ok(Some(false)),
+            Err(StoreError::RunNotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Reads a schedule with its history and its next slots.
@@ -198,6 +203,15 @@ impl Runtime {
         let once = Some(IdempotencyRecord::new(format!("backfill:{request_id}")));
         let backfill = BackfillSchedule { request_id, from, until, overlap, requested_by: context.caller };
         self.change_schedule(&namespace, &schedule, Input { once, ..ScheduleInput::Backfill(backfill).into() }).await
+    }
+
+    /// Cancels backfills: slots that wait are skipped, and runs that were started continue.
+    ///
+    /// # Errors
+    /// `schedule_invalid` if no such backfill is under way.
+    pub async fn cancel_backfill(&self, request: CancelBackfillRequest) -> Result<ScheduleView, RuntimeError> {
+        let CancelBackfillRequest { namespace, schedule, request_id } = request;
+        self.change_schedule(&namespace, &schedule, ScheduleInput::CancelBackfill(CancelBackfill { request_id }).into()).await
     }
 
     /// Returns slots of a schedule, or of a specification that is not stored.

@@ -1,9 +1,9 @@
 //! Checks of what a schedule starts, and the delivery of its starts.
 
-use onward_core::api::WorkerInfo;
+use onward_core::api::{WorkerInfo, upcoming};
 use onward_core::event::RunStarted;
 use onward_core::run::{NewRun, answer_to};
-use onward_core::schedule::{ScheduleDefinition, ScheduleTarget, SlotContext};
+use onward_core::schedule::{Firing, FiringCause, ScheduleDefinition, ScheduleRefusal, ScheduleTarget, SlotContext, run_of};
 use onward_core::schedule_run::schedule_of;
 use onward_core::{Failure, Name, Namespace, Payload};
 use onward_store::StoreError;
@@ -14,11 +14,12 @@ use crate::schemas::kinds::is_reserved;
 use crate::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// Checks the target of a definition (SZ2). A kind that no worker is known to have is refused, unless forced; before the first
-    /// worker connects, every kind may be served later.
+    /// Checks the target of a definition (SZ2). A kind that no worker is known to have is refused, and a template whose next input
+    /// does not match the schema of the kind, unless forced; before the first worker connects, every kind may be served later.
     pub(super) async fn check_schedule_target(
         &self,
         namespace: &Namespace,
+        schedule: &Name,
         definition: &ScheduleDefinition,
         force: bool,
     ) -> Result<(), RuntimeError> {
@@ -34,10 +35,21 @@ impl Runtime {
         match is_template {
             true => {
                 self.check_startable(namespace, &key).await?;
-                template::check(input)
+                let rendered = self.render_next(schedule, definition)?;
+                if force { Ok(()) } else { self.check_new_input(namespace, &key, &rendered).await }
             }
             false => self.check_new_input(namespace, &key, input).await,
         }
+    }
+
+    /// Renders the input of the next slot.
+    fn render_next(&self, schedule: &Name, definition: &ScheduleDefinition) -> Result<Payload, RuntimeError> {
+        let (spec, now) = (&definition.spec, self.clock().now());
+        let next = upcoming(spec, schedule.as_str(), now, 1).map_err(ScheduleRefusal::from)?;
+        let slot = next.first().map_or(now, |next| next.slot);
+        let firing = Firing::new(0, slot, FiringCause::Clock, run_of(schedule, slot));
+        let context = SlotContext { schedule: schedule.clone(), firing, time_zone: spec.time_zone.clone() };
+        template::render(&definition.target.input, &context.firing.run, &context)
     }
 
     async fn is_known_kind(&self, namespace: &Namespace, kind: &Name) -> Result<bool, RuntimeError> {
@@ -77,6 +89,10 @@ impl Runtime {
             self.check_new_input(&namespace, &(false, kind.clone(), version.clone()), input).await?;
         }
         run.started.version = version;
+        let ceiling = self.ceiling(&namespace);
+        if !ceiling.is_unlimited() {
+            run.started.budget.get_or_insert_default().lower(ceiling); // SZ3
+        }
         Ok(run)
     }
 }

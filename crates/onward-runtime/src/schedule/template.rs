@@ -17,20 +17,10 @@ fn refused(message: impl Into<String>) -> RuntimeError {
 
 #[cfg(feature = "flows")]
 mod rendering {
-    use onward_core::schedule::{Firing, FiringCause};
-    use onward_core::{Name, Timestamp};
     use onward_flow::expression::{Scope, Template};
     use serde_json::{Value, json};
 
     use super::*;
-
-    /// Fails if the input is no valid template, or if it fails for a slot.
-    pub fn check(input: &Payload) -> Result<(), RuntimeError> {
-        let schedule = Name::new("schedule").expect("a constant name");
-        let run = RunId::new("schedule@1970-01-01T00:00:00Z").expect("a constant id");
-        let firing = Firing { number: 0, slot: Timestamp(0), cause: FiringCause::Clock, run: run.clone(), requested_by: None };
-        render(input, &run, &SlotContext { schedule, firing, time_zone: None }).map(drop)
-    }
 
     /// Renders the input of the run of a slot.
     pub fn render(input: &Payload, run: &RunId, slot: &SlotContext) -> Result<Payload, RuntimeError> {
@@ -66,13 +56,9 @@ mod rendering {
 
     const MISSING: &str = "this program renders no templates: it is built without the feature `flows`";
 
-    pub fn check(input: &Payload) -> Result<(), RuntimeError> {
-        Err(refused(unreadable(input).unwrap_or(MISSING)))
-    }
-
     pub fn render(input: &Payload, _: &RunId, _: &SlotContext) -> Result<Payload, RuntimeError> {
         Err(refused(unreadable(input).unwrap_or(MISSING)))
     }
 }
 
-pub(super) use rendering::{check, render};
+pub(super) use rendering::render;

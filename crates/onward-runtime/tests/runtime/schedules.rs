@@ -1,20 +1,16 @@
 //! Schedules: each slot starts one run, wherever the dispatcher is interrupted, and nothing invalid is stored.
 
 use onward_core::api::{
-    BackfillScheduleRequest, PauseScheduleRequest, PutFlowRequest, PutScheduleReply, PutScheduleRequest, ScheduleQuery,
-    ScheduleRequest, ScheduleView, SlotsRequest, TriggerOutcome, TriggerScheduleRequest,
+    BackfillScheduleRequest, CancelBackfillRequest, PauseScheduleRequest, PutFlowRequest, PutScheduleReply, PutScheduleRequest,
+    ScheduleQuery, ScheduleRequest, ScheduleView, SlotsRequest, TriggerOutcome, TriggerScheduleRequest,
 };
 use onward_core::budget::Budget;
 use onward_core::schedule::{
     Ending, Interval, Overlap, ScheduleDefinition, ScheduleOptions, ScheduleSpec, ScheduleTarget, SkipReason,
 };
 use onward_core::{KindSchemas, Namespace, Payload, Timestamp};
-<<<<<<< ours
-use onward_runtime::{CallContext, RuntimeError};
+use onward_runtime::{CallContext, Ceilings, RuntimeError, StartRequest, export_run};
 use onward_store::Registration;
-=======
-use onward_runtime::{CallContext, RuntimeError, StartRequest, export_run};
->>>>>>> theirs
 
 use crate::faulty::When;
 use crate::kit::*;
@@ -317,4 +313,130 @@ async fn a_schedule_uses_the_current_definition_of_a_flow_and_never_an_imported_
     to.runtime.put_flow(define).await.unwrap();
     pass_a_minute(&to).await;
     assert_eq!(to.head("s@1970-01-01T00:12:00Z").await.version, Some(version));
+}
+
+/// SZ3: also if the ceiling came after the definition.
+#[tokio::test(start_paused = true)]
+async fn a_slot_starts_under_the_ceiling_of_its_time() {
+    let kit = kit();
+    let budget = Some(Budget::default().tokens(100).turns(3));
+    kit.runtime.put_schedule(PutScheduleRequest { budget, ..request(definition(Overlap::AllowAll)) }, by("ada")).await.unwrap();
+    pass_a_minute(&kit).await;
+    let namespaces = [(Namespace::default(), Budget::default().tokens(40).seconds(60))].into();
+    kit.runtime.set_ceilings(Ceilings { namespaces, ..Ceilings::default() });
+    pass_a_minute(&kit).await;
+    let limit = async |id: &str| kit.head(id).await.budget.expect("it has a budget").limit;
+    assert_eq!(limit(FIRST).await, Budget::default().tokens(100).turns(3));
+    assert_eq!(limit("s@1970-01-01T00:12:00Z").await, Budget::default().tokens(40).turns(3).seconds(60));
+    // A schedule without a budget gets the ceiling, and a ceiling that is lifted leaves what was granted.
+    put(&kit, ScheduleDefinition { requester: None, ..definition(Overlap::AllowAll) }).await;
+    pass_a_minute(&kit).await;
+    assert_eq!(limit("s@1970-01-01T00:13:00Z").await, Budget::default().tokens(40).seconds(60));
+    kit.runtime.set_ceilings(Ceilings::default());
+    pass_a_minute(&kit).await;
+    assert!(kit.head("s@1970-01-01T00:14:00Z").await.budget.is_none());
+}
+
+/// SZ2: a template is rendered for the next slot when it is defined.
+#[tokio::test(start_paused = true)]
+async fn a_template_whose_next_input_does_not_fit_its_kind_is_refused_unless_forced() {
+    let kit = kit();
+    let schema = |text: &'static str| {
+        let input = Some(Payload::from_json_text(text));
+        vec![KindSchemas { input, ..KindSchemas::empty(Namespace::default(), name("order"), None) }]
+    };
+    let day = "{\"type\":\"object\",\"properties\":{\"day\":{\"type\":\"string\",\"pattern\":\"^1970-01-01$\"}}}";
+    kit.runtime.store().register_kinds(schema(day), Registration::Always).await.unwrap();
+    let template = |text: &'static str| {
+        let mut template = definition(Overlap::Skip);
+        (template.target.is_template, template.target.input) = (true, Payload::from_json_text(text));
+        request(template)
+    };
+    let wrong = template("{\"day\":\"{{ slot.time }}\"}");
+    let error = kit.runtime.put_schedule(wrong.clone(), by("ada")).await.unwrap_err();
+    assert_eq!((error.code(), error.hint().is_some()), ("input_invalid", true), "{error}");
+    refused(kit.runtime.read_schedule(&about()).await, "schedule_not_found");
+    assert!(kit.runtime.put_schedule(template("{\"day\":\"{{ slot.date }}\"}"), by("ada")).await.unwrap().created);
+    kit.runtime.put_schedule(PutScheduleRequest { force: true, ..wrong }, by("ada")).await.unwrap();
+    // A slot that does not fit then says so.
+    pass_a_minute(&kit).await;
+    let ended = view(&kit).await.history.last().unwrap().ended.clone().unwrap();
+    assert_eq!((ended.ending, ended.code.as_deref(), ended.was_refused), (Ending::Failed, Some("input_invalid"), true));
+    let broken = PutScheduleRequest { force: true, ..template("{\"day\":\"{{ slot.nope }}\"}") };
+    refused(kit.runtime.put_schedule(broken, by("ada")).await, "schedule_invalid");
+}
+
+/// SC10: a caller has the id of a slot.
+#[tokio::test(start_paused = true)]
+async fn a_slot_whose_id_a_caller_has_taken_is_shown_and_not_counted() {
+    let kit = kit();
+    put(&kit, definition(Overlap::AllowAll)).await;
+    // The same kind and input: only the parent differs.
+    let input = Payload::from_json_text("{\"n\":1}");
+    let taken = StartRequest { input, ..start(FIRST) };
+    kit.runtime.start_run(taken).await.unwrap();
+    pass_a_minute(&kit).await;
+    let schedule = view(&kit).await;
+    let line = schedule.history.last().unwrap();
+    assert_eq!(line.started.as_ref().unwrap().run.as_str(), FIRST);
+    let ended = line.ended.as_ref().unwrap();
+    assert_eq!((ended.ending, ended.code.as_deref()), (Ending::Existed, Some("run_exists")));
+    assert_eq!((schedule.totals.started, schedule.totals.failed, schedule.running.len()), (0, 0, 0));
+    assert!(kit.head(FIRST).await.parent.is_none(), "it is still the run of the caller");
+}
+
+fn fill(request_id: &str, from: u64, until: u64) -> BackfillScheduleRequest {
+    BackfillScheduleRequest {
+        namespace: Namespace::default(),
+        schedule: name("s"),
+        request_id: Some(name(request_id)),
+        from: Timestamp(from),
+        until: Timestamp(until),
+        overlap: Some(Overlap::BufferAll),
+    }
+}
+
+/// SC11
+#[tokio::test(start_paused = true)]
+async fn a_backfill_does_not_start_a_slot_again_whose_run_was_deleted() {
+    let kit = kit();
+    put(&kit, definition(Overlap::AllowAll)).await;
+    pass_a_minute(&kit).await;
+    kit.runtime.terminate_run(&key(FIRST), "").await.unwrap();
+    kit.settle().await;
+    kit.runtime.delete_run(&key(FIRST), "").await.unwrap();
+    kit.runtime.backfill_schedule(fill("b", 660_000, 660_001), by("bob")).await.unwrap();
+    kit.settle().await;
+    assert!(kit.runtime.read_head(&key(FIRST)).await.is_err());
+    let skipped = view(&kit).await.history.last().unwrap().skipped.clone().unwrap();
+    assert_eq!((skipped.reason, skipped.count), (SkipReason::AlreadyStarted, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backfill_is_bounded_and_can_be_canceled() {
+    let kit = kit();
+    kit.clock.set(Timestamp(700_000_000_000));
+    put(&kit, definition(Overlap::Skip)).await;
+    let error = kit.runtime.backfill_schedule(fill("big", 0, 10_001 * 60_000), by("bob")).await.unwrap_err();
+    assert_eq!((error.code(), error.hint()), ("schedule_invalid", Some("split the range into several backfills")), "{error}");
+    let begun = kit.runtime.backfill_schedule(fill("b", 0, 1_000 * 60_000), by("bob")).await.unwrap();
+    assert_eq!((begun.backfills.len(), begun.running.len(), begun.buffered.len()), (1, 1, 100));
+    let cancel = |id: Option<&str>| CancelBackfillRequest {
+        namespace: Namespace::default(),
+        schedule: name("s"),
+        request_id: id.map(name),
+    };
+    refused(kit.runtime.cancel_backfill(cancel(Some("c"))).await, "schedule_invalid");
+    let canceled = kit.runtime.cancel_backfill(cancel(Some("b"))).await.unwrap();
+    assert_eq!((canceled.backfills.len(), canceled.running.len(), canceled.buffered.len()), (0, 1, 0));
+    refused(kit.runtime.cancel_backfill(cancel(None)).await, "schedule_invalid");
+    kit.settle().await;
+    let worker = kit.worker("w");
+    let mut held = kit.next_held(&worker).await;
+    kit.complete(&mut held).await;
+    kit.settle().await;
+    let after = view(&kit).await;
+    assert_eq!((after.totals.started, after.totals.completed, after.running.len()), (1, 1, 0));
+    // The id can begin another backfill only under another name: a repeat of the request is a repeat.
+    assert!(kit.runtime.backfill_schedule(fill("b", 0, 1_000 * 60_000), by("bob")).await.unwrap().backfills.is_empty());
 }

@@ -7,8 +7,6 @@
 //! - CB3: a fork, a reset and a retry continue with the lower one of the run's limits and the ceiling, whatever the original may
 //!   spend.
 
-use std::collections::BTreeMap;
-
 use onward_core::Namespace;
 use onward_core::budget::{Allowance, Budget};
 
@@ -16,20 +14,6 @@ use crate::auth::Scope;
 use crate::http::problem::{Problem, RequestError};
 use crate::server::Server;
 use crate::verbs::Principal;
-
-/// Ceilings of all namespaces.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ceilings {
-    /// Ceiling of every namespace.
-    pub all: Budget,
-    pub namespaces: BTreeMap<Namespace, Budget>,
-}
-
-impl Ceilings {
-    fn of(&self, namespace: &Namespace) -> Budget {
-        self.all.lowered_by(self.namespaces.get(namespace).copied().unwrap_or_default())
-    }
-}
 
 /// Returns the budget of a run that is started without limits of its own.
 pub(crate) fn of_namespace(namespace: &Namespace, server: &Server) -> Option<Allowance> {

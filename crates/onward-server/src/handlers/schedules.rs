@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use onward_core::api::{
-    BackfillScheduleRequest, PauseScheduleRequest, PutScheduleRequest, ScheduleQuery, ScheduleRequest, ScheduleView,
-    SlotsRequest, TriggerOutcome, TriggerScheduleRequest, UpcomingSlot, verb,
+    BackfillScheduleRequest, CancelBackfillRequest, PauseScheduleRequest, PutScheduleRequest, ScheduleQuery, ScheduleRequest,
+    ScheduleView, SlotsRequest, TriggerOutcome, TriggerScheduleRequest, UpcomingSlot, verb,
 };
 use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::schedule::{
@@ -76,6 +76,12 @@ bodies! {
         until: Timestamp,
         /// `buffer_all` if absent.
         overlap: Option<Overlap>,
+    }
+
+    #[derive(Default)]
+    struct CancelBackfillBody as CancelBackfillOptions {
+        /// The id of the request that began the backfill; all backfills if absent.
+        request_id: Option<String> as Option<Name>,
     }
 
     struct SlotsBody as PreviewSlots {
@@ -230,6 +236,14 @@ pub(crate) async fn backfill(mut request: Request) -> Result<Response, Problem> 
     let request_id = request_id.map(Name::new).transpose()?;
     let backfill = BackfillScheduleRequest { namespace, schedule, request_id, from, until, overlap };
     Ok(show_one(StatusCode::ACCEPTED, &request.execute::<verb::BackfillSchedule>(backfill).await?))
+}
+
+/// Handles `POST /v1/schedules/{id}/backfill/cancel`.
+pub(crate) async fn cancel_backfill(mut request: Request) -> Result<Response, Problem> {
+    let ScheduleRequest { namespace, schedule } = about(&request)?;
+    let CancelBackfillBody { request_id } = request.json_or_default().await?;
+    let cancel = CancelBackfillRequest { namespace, schedule, request_id: request_id.map(Name::new).transpose()? };
+    Ok(show_one(StatusCode::OK, &request.execute::<verb::CancelBackfill>(cancel).await?))
 }
 
 /// Handles `GET /v1/schedules/{id}/slots`.

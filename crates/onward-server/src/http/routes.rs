@@ -462,6 +462,10 @@ routes! {
         "Start runs for the slots of a past range"
         <- JSON "BackfillOptions"
         => [202 "The schedule; the backfill continues in the background" JSON "Schedule"];
+    POST "/v1/schedules/{id}/backfill/cancel" cancelBackfill [verb CancelBackfill] schedules::cancel_backfill,
+        "Cancel backfills: slots that wait are skipped, runs that were started continue"
+        <- JSON "CancelBackfillOptions" optional
+        => [200 "The schedule" JSON "Schedule"];
     GET "/v1/schedules/{id}/slots" listSlots [verb ListSlots] schedules::slots, "List slots of a schedule"
         query [Parameter::new("after", "Time", "Slots after this time; after now by default"), ROWS_LIMIT]
         => [200 "Slots in order, with the times at which they are due" JSON "SlotList"];

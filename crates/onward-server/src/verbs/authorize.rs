@@ -94,6 +94,7 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
         Call::PauseSchedule(of) | Call::ResumeSchedule(of) => {
             bounds::check_schedule(server, &by.caller, &of.namespace, &of.schedule).await?;
         }
+        Call::CancelBackfill(of) => bounds::check_schedule(server, &by.caller, &of.namespace, &of.schedule).await?,
         Call::TriggerSchedule(of) => check_starts_of(server, by, &of.schedule).await?,
         Call::BackfillSchedule(of) => check_starts_of(server, by, &of.schedule).await?,
         Call::ListSchedules(query) => limit(&mut query.limit),

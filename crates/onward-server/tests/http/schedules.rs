@@ -51,6 +51,14 @@ async fn a_schedule_is_created_triggered_paused_and_deleted() {
         let output: Value = onward.run(&id).unwrap().result().await.unwrap();
         assert_eq!(output, json!({"n": 1}));
     }
+    let range =
+        json!({"request_id": "far", "from": "2020-02-01T00:00:00Z", "until": "2020-02-02T00:00:00Z", "overlap": "buffer_all"});
+    site.post_json("/v1/schedules/nightly/backfill", range).await.expect(202);
+    let canceled = site.post_json("/v1/schedules/nightly/backfill/cancel", json!({"request_id": "far"})).await.expect(200);
+    assert_eq!((&canceled["backfills"], &canceled["waiting"]), (&json!([]), &json!([])), "{canceled}");
+    site.post("/v1/schedules/nightly/backfill/cancel", "").await.problem(400, "schedule_invalid");
+    let range = json!({"from": "2020-01-01T00:00:00Z", "until": "2020-03-01T00:00:00Z"});
+    site.post_json("/v1/schedules/nightly/backfill", range).await.problem(400, "schedule_invalid");
     let slots = site.get("/v1/schedules/nightly/slots?after=2026-01-01T00:00:00Z&limit=2").await.expect(200);
     assert_eq!(slots["slots"][1]["slot"], "2026-01-01T00:02:00.000Z", "{slots}");
     let listed = site.get("/v1/schedules").await.expect(200);
@@ -115,7 +123,7 @@ async fn a_schedule_gives_a_key_nothing_that_it_may_not_do_itself() {
     let own = locked.send(&bound, "PUT", "/v1/schedules/own", &body.replace("report", "order")).await.expect(201);
     assert_eq!(own["requester"], json!("bound"));
     locked.send(&bound, "POST", "/v1/schedules/own/trigger", "{}").await.expect(202);
-    for route in ["pause", "resume", "trigger"] {
+    for route in ["pause", "resume", "trigger", "backfill/cancel"] {
         locked.send(&bound, "POST", &format!("/v1/schedules/s/{route}"), "{}").await.problem(403, "not_allowed");
     }
     let range = json!({"from": "2020-01-01T00:00:00Z", "until": "2020-01-02T00:00:00Z"}).to_string();

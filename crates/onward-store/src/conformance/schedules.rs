@@ -118,7 +118,7 @@ pub async fn the_end_of_a_run_starts_the_next_slot_and_brings_no_output(mut harn
     let is_decision = |event: &Event| matches!(event, Event::RunStarted(_) | Event::ScheduleDecided(_));
     assert!(log.iter().flat_map(|record| &record.events).all(is_decision), "SR3");
     // A late repeat changes nothing.
-    let ended = Ended { number: 0, ending: Ending::Failed, code: None };
+    let ended = Ended::new(0, Ending::Failed, None);
     harness.store().append_input(schedule(), ScheduleInput::Ended(ended).into()).await.unwrap();
     assert_eq!(head(&harness).await.totals.failed, 0);
     harness.check_run(&schedule()).await;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::api::{
-    BackfillScheduleRequest, PauseScheduleRequest, ScheduleQuery, ScheduleRequest, ScheduleView, SlotsRequest, TriggerOutcome,
-    TriggerScheduleRequest, UpcomingSlot,
+    BackfillScheduleRequest, CancelBackfillRequest, PauseScheduleRequest, ScheduleQuery, ScheduleRequest, ScheduleView,
+    SlotsRequest, TriggerOutcome, TriggerScheduleRequest, UpcomingSlot,
 };
 use onward_core::schedule::{Ending, HistoryEntry, Overlap, ScheduleSpec, run_of};
 use onward_core::{ErrorCode, Failure, Name, Payload, RunId, RunKey, Timestamp};
@@ -111,6 +111,14 @@ impl ScheduleHandle {
         let ScheduleRequest { namespace, schedule } = self.request();
         let request = BackfillScheduleRequest { namespace, schedule, request_id: None, from, until, overlap: None };
         Backfill { schedule: self.clone(), request, request_id: None }
+    }
+
+    /// Cancels the backfill with this id, or all backfills: slots that wait are skipped, and runs that were started continue.
+    pub async fn cancel_backfill(&self, id: Option<&str>) -> Result<ScheduleView, Error> {
+        let ScheduleRequest { namespace, schedule } = self.request();
+        let request_id = id.map(Name::new).transpose()?;
+        let request = CancelBackfillRequest { namespace, schedule, request_id };
+        self.onward.call(self.client().cancel_backfill(request)).await
     }
 
     /// Returns the next slots, with the times at which they are due.

@@ -210,6 +210,10 @@ class ScheduleHandle(Generic[O]):
         fields = {"from": time_of(start), "until": time_of(end), "request_id": id, "overlap": overlap}
         return ScheduleView.from_json(await self._do("backfill_schedule", **fields))
 
+    async def cancel_backfill(self, id: str | None = None) -> ScheduleView:
+        """Cancels the backfill with this id, or all backfills; runs that were started continue."""
+        return ScheduleView.from_json(await self._do("cancel_backfill", request_id=id))
+
     async def next_slots(self, count: int = 10, *, after: datetime | None = None) -> list[Slot]:
         """Returns the next slots, also while the schedule is paused."""
         reply = await self._do("list_slots", limit=count, after=None if after is None else time_of(after))

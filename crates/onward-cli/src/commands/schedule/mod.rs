@@ -9,8 +9,8 @@ pub mod spec;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use onward_core::api::{
-    BackfillScheduleRequest, PauseScheduleRequest, ScheduleQuery, ScheduleRequest, ScheduleView, TriggerOutcome,
-    TriggerScheduleRequest,
+    BackfillScheduleRequest, CancelBackfillRequest, PauseScheduleRequest, ScheduleQuery, ScheduleRequest, ScheduleView,
+    TriggerOutcome, TriggerScheduleRequest,
 };
 use onward_core::schedule::Overlap;
 use onward_core::{Name, Timestamp};
@@ -42,6 +42,8 @@ pub enum ScheduleCommand {
     Trigger(TriggerArgs),
     /// Start the slots of a past range that have no run yet
     Backfill(BackfillArgs),
+    /// Cancel backfills; runs that they started continue
+    CancelBackfill(CancelBackfillArgs),
     /// Delete a schedule; runs that it started continue
     Delete {
         /// Id of the schedule
@@ -90,6 +92,15 @@ pub struct BackfillArgs {
     request_id: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub struct CancelBackfillArgs {
+    /// Id of the schedule
+    id: String,
+    /// Id of the request that began the backfill [default: all backfills]
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+}
+
 pub async fn execute(command: ScheduleCommand, global: &Global) -> Result<()> {
     match command {
         ScheduleCommand::Create(args) => create::execute(*args, global).await,
@@ -99,6 +110,7 @@ pub async fn execute(command: ScheduleCommand, global: &Global) -> Result<()> {
         ScheduleCommand::Resume(args) => resume(args, global).await,
         ScheduleCommand::Trigger(args) => trigger(args, global).await,
         ScheduleCommand::Backfill(args) => backfill(args, global).await,
+        ScheduleCommand::CancelBackfill(args) => cancel_backfill(args, global).await,
         ScheduleCommand::Delete { id } => delete(&id, global).await,
         ScheduleCommand::Next(args) => slots::execute(*args, global).await,
     }
@@ -190,6 +202,15 @@ async fn backfill(args: BackfillArgs, global: &Global) -> Result<()> {
     let view = connection.backfill_schedule(request).await?;
     let (running, waiting) = (count(view.running.len() as u64, "run"), view.buffered.len());
     changed(&view, &format!("backfills: {running} running, {waiting} waiting; see `onward schedule show`"), global)
+}
+
+async fn cancel_backfill(args: CancelBackfillArgs, global: &Global) -> Result<()> {
+    let (schedule, request_id) = (name(&args.id)?, args.request_id.as_deref().map(name).transpose()?);
+    let connection = Connection::to_write(global).await?;
+    let request = CancelBackfillRequest { namespace: connection.namespace.clone(), schedule, request_id };
+    let view = connection.cancel_backfill(request).await?;
+    let left = count(view.backfills.len() as u64, "backfill");
+    changed(&view, &format!("has {left} left; runs that were started continue"), global)
 }
 
 async fn delete(id: &str, global: &Global) -> Result<()> {

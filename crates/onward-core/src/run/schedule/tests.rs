@@ -148,7 +148,7 @@ fn the_end_of_a_run_is_an_input_without_its_output() {
 #[test]
 fn the_end_of_a_run_of_another_schedule_with_that_id_is_refused() {
     let mut played = Played::new(Overlap::Skip);
-    let ended = Ended { number: 0, ending: Ending::Completed, code: None };
+    let ended = Ended::new(0, Ending::Completed, None);
     let foreign = Input { incarnation: Some(8), ..ScheduleInput::Ended(ended).into() };
     assert!(matches!(played.input(foreign, 600_000), Err(Refusal::OtherGeneration { .. })), "R10");
 }

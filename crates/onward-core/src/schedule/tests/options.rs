@@ -33,7 +33,7 @@ impl Script {
     }
 
     fn ended(self, number: u32, ending: Ending, hours: f64) -> Script {
-        self.input(&ScheduleInput::Ended(Ended { number, ending, code: None }), hours)
+        self.input(&ScheduleInput::Ended(Ended::new(number, ending, None)), hours)
     }
 
     /// Returns the hours of the slots that were started, and which were stopped.
@@ -129,7 +129,7 @@ fn a_failure_pauses_the_schedule_if_it_should() {
     assert_eq!(script.started(), [1, 2]);
 }
 
-/// SC1: the run of a slot that was started before has the same id, and its second start ends as `existed`.
+/// SC1, SC11: a slot that was started before is not started again, also if its run was deleted.
 #[test]
 fn a_backfill_runs_slots_of_the_past_in_order() {
     let backfill = |from: u64, until: u64| {
@@ -137,14 +137,18 @@ fn a_backfill_runs_slots_of_the_past_in_order() {
         ScheduleInput::Backfill(BackfillSchedule { request_id: name("b"), from, until, overlap: None, requested_by: None })
     };
     let script = Script::overlap(Overlap::Skip).due(1.0).ended(0, Ending::Completed, 1.5);
-    let script = script.input(&backfill(0, 2), 2.5).ended(1, Ending::Completed, 2.6).ended(2, Ending::Existed, 2.7);
-    assert_eq!(script.started(), [1, 0, 1]);
+    let script = script.input(&backfill(0, 2), 2.5).ended(1, Ending::Completed, 2.6);
+    assert_eq!(
+        (script.started(), script.reasons()),
+        (vec![1, 0], vec![(SkipReason::AlreadyStarted, 1), (SkipReason::Overlap, 1)])
+    );
+    assert_eq!((script.head.totals.started, script.head.totals.skipped), (2, 1));
     let runs: Vec<_> = script
         .effects
         .iter()
         .filter_map(|effect| if let ScheduleEffect::Start(firing) = effect { Some(&firing.run) } else { None })
         .collect();
-    assert_eq!(runs[0], runs[2]);
+    assert_eq!(runs[1].as_str(), "hourly@2027-01-15T08:00:00Z");
     assert!(script.head.backfills.is_empty());
     assert_eq!(script.head.decide(&backfill(2, 9), Timestamp(START + 3 * HOUR)), Err(ScheduleRefusal::Range));
 }
@@ -180,4 +184,90 @@ fn ids_and_options_have_limits() {
     }
     let long = ScheduleInput::Trigger(TriggerSchedule { request_id: name(&"x".repeat(65)), overlap: None, requested_by: None });
     assert_eq!(Script::overlap(Overlap::Skip).head.decide(&long, Timestamp(START)), Err(ScheduleRefusal::RequestId));
+}
+
+fn backfill_of(id: &str, from: f64, until: f64, overlap: Overlap) -> ScheduleInput {
+    let at = |hours: f64| Timestamp((START as f64 + hours * HOUR as f64) as u64);
+    let (request_id, overlap) = (name(id), Some(overlap));
+    ScheduleInput::Backfill(BackfillSchedule { request_id, from: at(from), until: at(until), overlap, requested_by: None })
+}
+
+fn cancel(id: Option<&str>) -> ScheduleInput {
+    ScheduleInput::CancelBackfill(CancelBackfill { request_id: id.map(name) })
+}
+
+/// SC10: the id of a slot belongs to a run of a caller.
+#[test]
+fn a_slot_whose_id_is_taken_is_in_the_history_and_not_counted_and_can_be_filled_in_later() {
+    let script = Script::overlap(Overlap::Skip).due(1.0).ended(0, Ending::Existed, 1.1);
+    let line = script.head.history.last().unwrap();
+    assert_eq!(line.ended.as_ref().map(|ended| ended.ending), Some(Ending::Existed));
+    assert_eq!((script.head.totals.started, script.head.totals.failed), (0, 0));
+    // The run of the caller was deleted.
+    let script = script.input(&backfill_of("b", 1.0, 1.5, Overlap::Skip), 1.6);
+    assert_eq!((script.started(), script.head.totals.started), (vec![1, 1], 1));
+}
+
+/// SC11: a start that was refused had no run.
+#[test]
+fn a_slot_whose_start_was_refused_can_be_filled_in() {
+    let refused = Ended { was_refused: true, ..Ended::new(0, Ending::Failed, Some("input_invalid".to_owned())) };
+    let script = Script::overlap(Overlap::Skip).due(1.0).input(&ScheduleInput::Ended(refused), 1.1);
+    let script = script.input(&backfill_of("b", 1.0, 1.5, Overlap::Skip), 1.6);
+    assert_eq!((script.started(), script.head.totals.failed), (vec![1, 1], 1));
+}
+
+/// SC11: the bound of the history.
+#[test]
+fn a_slot_is_known_as_long_as_the_history_has_it() {
+    let options = ScheduleOptions { overlap: Overlap::AllowAll, ..ScheduleOptions::default() };
+    let mut script = Script::new(options);
+    for hour in 1..=51 {
+        script = script.due(f64::from(hour)).ended(hour as u32 - 1, Ending::Completed, f64::from(hour) + 0.5);
+    }
+    let script = script.input(&backfill_of("known", 2.0, 2.5, Overlap::AllowAll), 51.6);
+    assert_eq!((script.started().len(), script.reasons()), (51, vec![(SkipReason::AlreadyStarted, 1)]));
+    let script = script.input(&backfill_of("forgotten", 1.0, 1.5, Overlap::AllowAll), 51.7);
+    assert_eq!(script.started().last(), Some(&1), "its run, if it is there, ends this one as `existed`");
+}
+
+/// SC5
+#[test]
+fn a_backfill_has_a_maximum_of_slots() {
+    let most = f64::from(BACKFILL_SLOTS_MAX);
+    let script = Script::overlap(Overlap::Skip);
+    let now = Timestamp(START + 20_000 * HOUR);
+    assert_eq!(script.head.decide(&backfill_of("b", 0.0, most + 0.5, Overlap::Skip), now), Err(ScheduleRefusal::TooManySlots));
+    assert!(script.head.decide(&backfill_of("b", 0.0, most - 0.5, Overlap::Skip), now).is_ok());
+    // A definition with more slots does not enlarge the backfill.
+    let mut head = script.head.clone();
+    head.backfills = vec![BackfillRange {
+        request_id: name("small"),
+        after: Timestamp(START - 20 * HOUR),
+        until: Timestamp(START),
+        overlap: Overlap::AllowAll,
+        is_done: false,
+        requested_by: None,
+        left: Some(3),
+    }];
+    let decided = head.decide(&ScheduleInput::Due(ScheduleDue {}), Timestamp(START + HOUR / 2)).unwrap();
+    assert_eq!((decided.head.running.len(), decided.head.backfills), (3, vec![]));
+}
+
+/// A canceled backfill starts nothing more; what is running, other backfills and slots of the clock continue.
+#[test]
+fn a_canceled_backfill_starts_nothing_more() {
+    let options = ScheduleOptions { overlap: Overlap::BufferAll, buffer_max: Some(4), ..ScheduleOptions::default() };
+    let script = Script::new(options).input(&backfill_of("a", -3.0, -1.0, Overlap::BufferAll), 0.1);
+    let script = script.input(&backfill_of("b", -100.0, -50.0, Overlap::BufferAll), 0.2);
+    assert_eq!((script.head.running.len(), script.head.buffered.len(), script.head.backfills.len()), (1, 4, 1));
+    let script = script.input(&cancel(Some("b")), 0.3);
+    assert_eq!((script.head.running.len(), script.head.buffered.len(), script.head.backfills.len()), (1, 1, 0));
+    assert_eq!(script.reasons(), [(SkipReason::Canceled, 3)]);
+    let at = Timestamp(START + HOUR / 2);
+    let missing = |id| matches!(script.head.decide(&cancel(id), at), Err(ScheduleRefusal::NoBackfill { .. }));
+    assert!(missing(Some("b")) && missing(Some("c")));
+    let script = script.input(&cancel(None), 0.4).ended(0, Ending::Completed, 0.5).due(1.0);
+    assert!(script.head.buffered.is_empty());
+    assert_eq!(script.started().last(), Some(&1), "the clock continues");
 }

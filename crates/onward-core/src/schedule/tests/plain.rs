@@ -71,6 +71,14 @@ pub(super) struct PlainFiring {
     pub number: u32,
     pub slot: u64,
     pub cause: FiringCause,
+    pub backfill: Option<String>,
+}
+
+/// A line of the history.
+#[derive(Debug, Clone, PartialEq)]
+enum PlainLine {
+    Run { number: u32, slot: u64, existed: bool },
+    Skipped(SkipReason, FiringCause),
 }
 
 #[derive(Debug, Clone)]
@@ -96,6 +104,7 @@ pub(super) struct Plain {
     pub skipped: u64,
     pub missed: u64,
     starts_left: u32,
+    lines: Vec<PlainLine>,
 }
 
 impl Plain {
@@ -114,29 +123,60 @@ impl Plain {
             skipped: 0,
             missed: 0,
             starts_left: 0,
+            lines: Vec::new(),
         }
     }
 
     fn run(&mut self, firing: PlainFiring) {
         self.number = self.number.max(firing.number + 1);
+        if firing.cause == FiringCause::Trigger {
+            self.line(PlainLine::Run { number: firing.number, slot: 0, existed: false });
+        } else {
+            self.line(PlainLine::Run { number: firing.number, slot: firing.slot, existed: false });
+        }
         self.running.push((firing, false));
         self.started += 1;
         self.starts_left = self.starts_left.saturating_sub(1);
     }
 
-    fn fire(&mut self, slot: u64, cause: FiringCause, overlap: Overlap) {
-        let firing = PlainFiring { number: self.number, slot, cause };
+    fn line(&mut self, line: PlainLine) {
+        if matches!(line, PlainLine::Skipped(..)) && self.lines.last() == Some(&line) {
+            return;
+        }
+        self.lines.push(line);
+        if self.lines.len() > HISTORY_MAX {
+            self.lines.remove(0);
+        }
+    }
+
+    fn skip(&mut self, reason: SkipReason, cause: FiringCause) {
+        self.skipped += u64::from(reason != SkipReason::AlreadyStarted);
+        self.line(PlainLine::Skipped(reason, cause));
+    }
+
+    /// Returns true if the slot has a run by what is remembered.
+    fn has_started(&self, of: u64) -> bool {
+        let is_it = |firing: &PlainFiring| firing.slot == of && firing.cause != FiringCause::Trigger;
+        let in_history = |line: &PlainLine| matches!(line, PlainLine::Run { slot, existed: false, .. } if *slot == of);
+        self.running.iter().any(|(firing, _)| is_it(firing))
+            || self.waiting.iter().any(is_it)
+            || self.lines.iter().any(in_history)
+    }
+
+    fn fire(&mut self, slot: u64, cause: FiringCause, overlap: Overlap, backfill: Option<String>) {
+        let firing = PlainFiring { number: self.number, slot, cause, backfill };
         let is_free = self.running.is_empty();
         match overlap {
             Overlap::AllowAll => self.run(firing),
             _ if is_free => self.run(firing),
-            Overlap::Skip => self.skipped += 1,
-            Overlap::BufferOne if !self.waiting.is_empty() => self.skipped += 1,
-            Overlap::BufferAll if self.waiting.len() >= self.options.buffer_max() => self.skipped += 1,
+            Overlap::Skip => self.skip(SkipReason::Overlap, cause),
+            Overlap::BufferOne if !self.waiting.is_empty() => self.skip(SkipReason::BufferFull, cause),
+            Overlap::BufferAll if self.waiting.len() >= self.options.buffer_max() => self.skip(SkipReason::BufferFull, cause),
             _ => {
                 if matches!(overlap, Overlap::CancelOther | Overlap::TerminateOther) {
-                    self.skipped += self.waiting.len() as u64;
-                    self.waiting.clear();
+                    for waiting in std::mem::take(&mut self.waiting) {
+                        self.skip(SkipReason::Superseded, waiting.cause);
+                    }
                     self.running.iter_mut().for_each(|(_, is_stopped)| *is_stopped = true);
                 }
                 self.number += 1;
@@ -164,7 +204,12 @@ impl Plain {
                 match self.spec.first_slot(self.backfills[at].after, until - 1) {
                     Some(slot) => {
                         self.backfills[at].after = slot;
-                        self.fire(slot, FiringCause::Backfill, overlap);
+                        if self.has_started(slot) {
+                            self.skip(SkipReason::AlreadyStarted, FiringCause::Backfill);
+                        } else {
+                            let id = self.backfills[at].id.clone();
+                            self.fire(slot, FiringCause::Backfill, overlap, Some(id));
+                        }
                     }
                     None => self.backfills[at].is_open = false,
                 }
@@ -182,10 +227,10 @@ impl Plain {
             }
             self.cursor = slot;
             if now - due > self.options.catch_up() {
-                self.skipped += 1;
+                self.skip(SkipReason::Missed, FiringCause::Clock);
                 self.missed += 1;
             } else {
-                self.fire(slot, FiringCause::Clock, self.options.overlap);
+                self.fire(slot, FiringCause::Clock, self.options.overlap, None);
             }
         }
     }
@@ -200,8 +245,8 @@ impl Plain {
     }
 
     /// Skips all slots up to now.
-    pub(super) fn pass(&mut self, now: u64) {
-        self.skipped += self.spec.slots(self.cursor, now).len() as u64;
+    pub(super) fn pass(&mut self, now: u64, reason: SkipReason) {
+        self.spec.slots(self.cursor, now).iter().for_each(|_| self.skip(reason, FiringCause::Clock));
         self.cursor = self.cursor.max(now);
     }
 
@@ -211,16 +256,37 @@ impl Plain {
         }
     }
 
+    /// Cancels a backfill, or all of them; returns false if there is none.
+    pub(super) fn cancel(&mut self, id: Option<&str>) -> bool {
+        let is_its = |of: &str| id.is_none_or(|id| id == of);
+        let (canceled, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|firing| firing.cause == FiringCause::Backfill && firing.backfill.as_deref().is_some_and(is_its));
+        let before = self.backfills.len();
+        self.backfills.retain(|backfill| !is_its(&backfill.id));
+        self.waiting = kept;
+        canceled.iter().for_each(|_| self.skip(SkipReason::Canceled, FiringCause::Backfill));
+        before != self.backfills.len() || !canceled.is_empty()
+    }
+
     pub(super) fn trigger(&mut self, now: u64, overlap: Option<Overlap>) {
         self.tick(now);
-        self.fire(now, FiringCause::Trigger, overlap.unwrap_or(self.options.overlap));
+        self.fire(now, FiringCause::Trigger, overlap.unwrap_or(self.options.overlap), None);
     }
 
     /// Ends a run; a second report of the same end changes nothing.
-    pub(super) fn end(&mut self, number: u32, failed: bool) {
+    pub(super) fn end(&mut self, number: u32, ending: Ending) {
         let Some(at) = self.running.iter().position(|(firing, _)| firing.number == number) else { return };
         let (_, is_stopped) = self.running.remove(at);
-        if failed && !is_stopped && self.options.pause_on_failure {
+        if ending == Ending::Existed {
+            self.started -= 1;
+            let its = self.lines.iter_mut().find_map(|line| match line {
+                PlainLine::Run { number: of, existed, .. } if *of == number => Some(existed),
+                _ => None,
+            });
+            its.into_iter().for_each(|existed| *existed = true);
+        }
+        if ending == Ending::Failed && !is_stopped && self.options.pause_on_failure {
             self.paused = true;
         }
     }

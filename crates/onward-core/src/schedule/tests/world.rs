@@ -120,7 +120,7 @@ impl World {
             11..=12 => self.end_a_run(),
             13..=15 => return self.report(),
             16 => return self.trigger(),
-            17 => return self.backfill(),
+            17 => return if self.random.chance(0.8) { self.backfill() } else { self.cancel_backfill() },
             18 => return self.pause_or_resume(),
             _ => return self.define(),
         }
@@ -179,6 +179,10 @@ impl World {
             check!(before.paused.is_none(), "SC8: the clock starts slot {} while paused", firing.slot);
             let was_buffered = before.buffered.iter().any(|buffered| buffered == firing);
             check!(was_buffered || slots.due("s", firing.slot).0 <= self.now, "SC2: slot {} starts at {}", firing.slot, self.now);
+        }
+        if firing.cause == FiringCause::Backfill {
+            let had_run = self.runs.contains_key(&firing.run) && before.history.iter().any(|entry| is_run(entry, &firing.run));
+            check!(!had_run, "SC11: slot {} is started again", firing.slot);
         }
         if firing.cause != FiringCause::Trigger {
             let id = format!("s@{}", firing.slot.to_string().replace(".000Z", "Z"));
@@ -255,7 +259,7 @@ impl World {
                 let number = firing.number;
                 match self.runs.get(&firing.run) {
                     Some(run) if run.number == number => {}
-                    Some(_) => self.reports.push(Ended { number, ending: Ending::Existed, code: None }),
+                    Some(_) => self.reports.push(Ended::new(number, Ending::Existed, None)),
                     None => drop(self.runs.insert(firing.run, WorldRun { number, is_open: true })),
                 }
             }
@@ -271,7 +275,7 @@ impl World {
     fn close(&mut self, run: &RunId, number: u32, ending: Ending) {
         if let Some(run) = self.runs.get_mut(run).filter(|run| run.is_open && run.number == number) {
             run.is_open = false;
-            self.reports.push(Ended { number, ending, code: None });
+            self.reports.push(Ended::new(number, ending, None));
         }
     }
 
@@ -290,7 +294,7 @@ impl World {
             self.reports.retain(|report| *report != ended);
         }
         self.plain.begin();
-        self.plain.end(ended.number, ended.ending == Ending::Failed);
+        self.plain.end(ended.number, ended.ending);
         self.plain.tick(self.now);
         self.input(&ScheduleInput::Ended(ended))?;
         self.compare()
@@ -328,6 +332,20 @@ impl World {
         self.compare()
     }
 
+    fn cancel_backfill(&mut self) -> Result<(), String> {
+        let id = self.random.chance(0.7).then(|| format!("b{}", self.requests));
+        let input = ScheduleInput::CancelBackfill(CancelBackfill { request_id: id.as_deref().map(name) });
+        self.plain.begin();
+        if !self.plain.cancel(id.as_deref()) {
+            let refused = self.head.decide(&input, Timestamp(self.now));
+            check!(matches!(refused, Err(ScheduleRefusal::NoBackfill { .. })), "SC7: {refused:?}");
+            return Ok(());
+        }
+        self.plain.tick(self.now);
+        self.input(&input)?;
+        self.compare()
+    }
+
     fn pause_or_resume(&mut self) -> Result<(), String> {
         self.plain.begin();
         let input = if self.random.chance(0.4) {
@@ -336,7 +354,7 @@ impl World {
             ScheduleInput::Pause(PauseSchedule { note: "enough".to_owned() })
         } else {
             if self.plain.paused {
-                self.plain.pass(self.now);
+                self.plain.pass(self.now, SkipReason::Paused);
             }
             self.plain.paused = false;
             ScheduleInput::Resume(ResumeSchedule { note: String::new() })
@@ -357,7 +375,8 @@ impl World {
             self.plain.begin();
             if definition.spec != self.head.definition.spec {
                 self.plain.tick(self.now);
-                self.plain.pass(self.now);
+                let reason = if self.plain.paused { SkipReason::Paused } else { SkipReason::Replaced };
+                self.plain.pass(self.now, reason);
             }
             (self.plain.spec, self.plain.options) = (spec, options);
             self.plain.tick(self.now);
@@ -391,7 +410,13 @@ impl World {
     }
 }
 
-/// SC1 to SC9 (L23). The seed of a failure is in its message.
+/// Returns true if the history has a run of this id that ended.
+fn is_run(entry: &HistoryEntry, run: &RunId) -> bool {
+    let ended = entry.ended.as_ref().is_some_and(|ended| ended.ending != Ending::Existed);
+    ended && entry.started.as_ref().is_some_and(|firing| firing.run == *run)
+}
+
+/// SC1 to SC11 (L23). The seed of a failure is in its message.
 #[test]
 fn random_schedules_agree_with_the_plain_reference_whatever_is_lost_or_repeated() {
     let (mut started, mut skipped, mut decisions) = (0, 0, 0);

@@ -26,6 +26,10 @@ macro_rules! golden {
             name: "schedule",
             record: schedule::schedule,
             replay: schedule::read_schedule,
+        }, Golden {
+            name: "schedule-filled",
+            record: schedule::filled,
+            replay: schedule::read_filled,
         }, Golden { name: "external", record: recording::external, replay: recording::read_external }, Golden {
             name: "agent",
             record: recording::agent,
@@ -142,7 +146,7 @@ fn a_recorded_log_replays_against_its_code() {
 #[test]
 fn a_recorded_log_does_not_replay_against_other_code() {
     // A branch from outside is decided without code.
-    let of_no_code = ["open", "terminated", "external", "branched", "cell", "schedule"];
+    let of_no_code = ["open", "terminated", "external", "branched", "cell", "schedule", "schedule-filled"];
     for stored in STORED.iter().filter(|stored| !of_no_code.contains(&stored.golden.name)) {
         assert!(Replay::new("test", &stored.log()).against(workflows::waiting).is_err(), "{}", stored.golden.name);
     }

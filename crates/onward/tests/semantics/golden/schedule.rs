@@ -3,8 +3,8 @@
 use onward_core::event::RunPaused;
 use onward_core::run::Input;
 use onward_core::schedule::{
-    BackfillSchedule, Calendar, Ended, Ending, Interval, Overlap, PauseSchedule, ResumeSchedule, ScheduleDefinition, ScheduleDue,
-    ScheduleInput, ScheduleOptions, ScheduleSpec, ScheduleTarget, TriggerSchedule,
+    BackfillSchedule, Calendar, CancelBackfill, Ended, Ending, Interval, Overlap, PauseSchedule, ResumeSchedule,
+    ScheduleDefinition, ScheduleDue, ScheduleInput, ScheduleOptions, ScheduleSpec, ScheduleTarget, TriggerSchedule,
 };
 use onward_core::schedule_run::{schedule_key, start_schedule};
 use onward_core::{Attribute, AttributeValue, Log, Name, Namespace, Payload, RunHead, RunKey, Timestamp};
@@ -46,8 +46,7 @@ pub fn schedule() -> Log {
     let (mut head, first) = RunHead::start(key(), start.started, Timestamp(START));
     let mut log = Log::load(vec![first]).expect("a log begins so");
     let due = || ScheduleInput::Due(ScheduleDue {});
-    let ended =
-        |number, ending, code: Option<&str>| ScheduleInput::Ended(Ended { number, ending, code: code.map(str::to_owned) });
+    let ended = |number, ending, code: Option<&str>| ScheduleInput::Ended(Ended::new(number, ending, code.map(str::to_owned)));
     let (from, until) = (Timestamp(START - 120_000), Timestamp(START - 1));
     let backfill = BackfillSchedule {
         request_id: name("b"),
@@ -84,5 +83,47 @@ pub fn read_schedule(log: &Log) -> Result<(), Box<RunPaused>> {
     let totals = schedule.totals;
     assert_eq!((totals.started, totals.failed, schedule.revision), (4, 1, 1), "{totals:?}");
     assert!(schedule.paused.is_some() && totals.skipped > 0);
+    Ok(())
+}
+
+/// Records a schedule whose backfills meet a slot that was started, one that is taken and one that was refused, and are canceled.
+pub fn filled() -> Log {
+    let start = start_schedule(key(), definition(Overlap::Skip), 3);
+    let (mut head, first) = RunHead::start(key(), start.started, Timestamp(START));
+    let mut log = Log::load(vec![first]).expect("a log begins so");
+    let backfill = |id: &str, from: u64, until: u64| {
+        ScheduleInput::Backfill(BackfillSchedule {
+            request_id: name(id),
+            from: Timestamp(from),
+            until: Timestamp(until),
+            overlap: Some(Overlap::BufferAll),
+            requested_by: None,
+        })
+    };
+    let refused = Ended { was_refused: true, ..Ended::new(1, Ending::Failed, Some("input_invalid".to_owned())) };
+    let cancel = |id: Option<&str>| ScheduleInput::CancelBackfill(CancelBackfill { request_id: id.map(name) });
+    let inputs = [
+        (62_000, ScheduleInput::Due(ScheduleDue {})),
+        (63_000, ScheduleInput::Ended(Ended::new(0, Ending::Completed, None))),
+        (64_000, backfill("known", START - 60_000, START + 62_000)),
+        (65_000, ScheduleInput::Ended(refused)),
+        (66_000, backfill("long", START - 86_400_000, START - 3_600_000)),
+        (67_000, cancel(Some("long"))),
+        (68_000, ScheduleInput::Ended(Ended::new(2, Ending::Existed, Some("run_exists".to_owned())))),
+    ];
+    for (offset, input) in inputs {
+        let admitted = head.admit_input(Input::from(input), None, Timestamp(START + offset)).expect("a schedule takes it");
+        log.push(admitted.record).expect("it follows");
+    }
+    log
+}
+
+/// Checks the log, which has no code: the store derives its head from it.
+pub fn read_filled(log: &Log) -> Result<(), Box<RunPaused>> {
+    let head = RunHead::rebuild(key(), log.records()).expect("the log begins with a start");
+    let schedule = head.schedule.expect("it is a schedule");
+    let reasons: Vec<&str> = schedule.history.iter().filter_map(|line| Some(line.skipped.as_ref()?.reason.as_str())).collect();
+    assert!(reasons.contains(&"already_started") && reasons.contains(&"canceled"), "{reasons:?}");
+    assert!(schedule.backfills.is_empty() && schedule.buffered.is_empty(), "{schedule:?}");
     Ok(())
 }
