@@ -72,17 +72,13 @@ fn decoders() -> Vec<(&'static str, Reader, Vec<Vec<u8>>)> {
         record.encode_body(&mut body);
         body
     });
+    let (key, kind) = (runs[0].head.key.clone(), runs[0].head.kind.clone());
     let start = api::StartRequest {
-        run: runs[0].head.key.clone(),
-        kind: runs[0].head.kind.clone(),
-        version: None,
-        input: onward_core::Payload::null(),
-        seed: 1 << 40,
-        signal: None,
         trace: Some(String::new()),
-        attributes: vec![onward_core::attribute::Attribute { name: runs[0].head.kind.clone(), value: (-5).into() }],
-        budget: None,
+        attributes: vec![onward_core::attribute::Attribute { name: kind.clone(), value: (-5).into() }],
         deadline_ms: Some(86_400_000),
+        start_at: Some(onward_core::Timestamp(1 << 40)),
+        ..api::StartRequest::new(key, kind, onward_core::Payload::null(), 1 << 40)
     };
     let started = onward_core::event::RunStarted::new(runs[0].head.kind.clone(), onward_core::Payload::null(), 3);
     let delivery = OutboxMessage::Start(onward_core::run::NewRun { key: runs[0].head.key.clone(), started, signal: None });
