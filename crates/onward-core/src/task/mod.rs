@@ -308,7 +308,8 @@ message! {
         /// lost (K9).
         #[serde(default)]
         21 => uncounted_attempts: u32,
-        /// Why it is never handed out: it is quarantined, and ends with this failure at its next expiry (QL8).
+        /// Why it is never handed out: it is quarantined, and ends with this failure at its next expiry (QL8). Not in the log: if
+        /// the row is lost before, the task waits as after a limit was lowered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         22 => refused: Option<Failure>,
     }

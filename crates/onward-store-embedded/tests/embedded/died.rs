@@ -32,14 +32,20 @@ fn claim(store: &EmbeddedStore, id: &str, worker: &str) {
     assert!(claimed.claimed.is_some(), "{:?}", claimed.head.status);
 }
 
-/// Returns the directory as it is when the process dies now.
+/// Returns the directory as it is when the process dies now. It is copied again if a file changed meanwhile: a death has one
+/// moment.
 pub fn died(directory: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    let names = || std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    loop {
+        let (copy, copied) = (tempfile::tempdir().unwrap(), names());
+        for name in &copied {
+            std::fs::copy(directory.join(name), copy.path().join(name)).unwrap();
+        }
+        let is_same = |name| std::fs::read(directory.join(name)).ok() == std::fs::read(copy.path().join(name)).ok();
+        if names() == copied && copied.iter().all(is_same) {
+            return copy;
+        }
     }
-    copy
 }
 
 fn head(store: &EmbeddedStore, id: &str) -> RunHead {
