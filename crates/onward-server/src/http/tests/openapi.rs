@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::api::{
     ActivityReply, BulkVerb, CountsReply, DefaultsReply, FlowsReply, InvalidateMemosReply, PutAttachmentReply, PutFlowReply,
-    Timeline, VersionsReply, WorkersReply,
+    QueueView, Timeline, VersionsReply, WorkersReply,
 };
 use onward_core::log::codec::Field;
 use onward_core::log::schema::Schema;
@@ -20,7 +20,8 @@ use serde_json::{Map, Value, json};
 use super::shape::{Shape, ShapeFn};
 use crate::auth::session;
 use crate::handlers::{
-    approvals, bulk, claims, entries, external, flows, kinds, memos, operations, queues, runs, schedules, servers, tasks, transfer,
+    approvals, bulk, claims, entries, external, flows, kinds, memos, operations, queues, runs, schedules, servers, tasks,
+    transfer,
 };
 use crate::http::documents::{Approvals, DeletedRuns, Entries, EntryAnswer, OpenTasks, Partly, Receipt, Runs};
 use crate::http::routes::{Parameter, ROUTES, ResponseShape, Route};
@@ -217,6 +218,7 @@ fn document_schemas() -> BTreeMap<String, Value> {
         InvalidateMemosReply::proto,
         PutAttachmentReply::proto,
         PutFlowReply::proto,
+        QueueView::proto,
         Timeline::proto,
         VersionsReply::proto,
     ];
