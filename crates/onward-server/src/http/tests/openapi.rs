@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::api::{
     ActivityReply, BulkVerb, CountsReply, DefaultsReply, FindPromiseReply, FlowsReply, InvalidateMemosReply, PutAttachmentReply,
-    PutFlowReply, Timeline, VersionsReply, WorkersReply,
+    PutFlowReply, QueueView, Timeline, VersionsReply, WorkersReply,
 };
 use onward_core::log::codec::Field;
 use onward_core::log::schema::Schema;
@@ -219,6 +219,7 @@ fn document_schemas() -> BTreeMap<String, Value> {
         InvalidateMemosReply::proto,
         PutAttachmentReply::proto,
         PutFlowReply::proto,
+        QueueView::proto,
         Timeline::proto,
         VersionsReply::proto,
     ];
