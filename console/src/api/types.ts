@@ -538,6 +538,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/promises/by-key/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Return the id of the promise that has a key, or had it last */
+        get: operations["findPromise"];
+        put?: never;
+        /** Resolve or reject the promise that has a key */
+        post: operations["resolvePromiseByKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/queues": {
         parameters: {
             query?: never;
@@ -2468,7 +2486,7 @@ export interface components {
          * @description Stable error code; docs/errors describes each
          * @enum {string}
          */
-        ErrorCode: "answer_failed" | "answer_invalid" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attempt_rate_limited" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "defaults_invalid" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "flow_changed" | "flow_in_use" | "flow_invalid" | "flow_not_found" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "memo_key_invalid" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "output_invalid" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schedule_invalid" | "schedule_not_found" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shared_key_not_allowed" | "shut_down" | "signal_invalid" | "signal_lost" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_abandoned" | "update_invalid" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
+        ErrorCode: "answer_failed" | "answer_invalid" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attempt_rate_limited" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "defaults_invalid" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "flow_changed" | "flow_in_use" | "flow_invalid" | "flow_not_found" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "memo_key_invalid" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "output_invalid" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "promise_key_not_found" | "promise_key_taken" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schedule_invalid" | "schedule_not_found" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shared_key_not_allowed" | "shut_down" | "signal_invalid" | "signal_lost" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_abandoned" | "update_invalid" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
         /** @description One fact in a log. */
         Event: components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["AttributeSetEvent"] | components["schemas"]["BranchRequestedEvent"] | components["schemas"]["BudgetSetEvent"] | components["schemas"]["CallAdoptedEvent"] | components["schemas"]["CancelRequestedEvent"] | components["schemas"]["ChildAwaitedEvent"] | components["schemas"]["ChildCanceledEvent"] | components["schemas"]["ChildCompletedEvent"] | components["schemas"]["ChildFailedEvent"] | components["schemas"]["ChildSettledEvent"] | components["schemas"]["ChildStartedEvent"] | components["schemas"]["EntryAppendedEvent"] | components["schemas"]["ExternalAppendedEvent"] | components["schemas"]["MemoAnsweredEvent"] | components["schemas"]["MemoAskedEvent"] | components["schemas"]["MemoInvalidatedEvent"] | components["schemas"]["MemoReleasedEvent"] | components["schemas"]["MemoRequestedEvent"] | components["schemas"]["MemoReturnedEvent"] | components["schemas"]["MemoSettledEvent"] | components["schemas"]["MemoStoredEvent"] | components["schemas"]["PromiseCreatedEvent"] | components["schemas"]["PromiseResolvedEvent"] | components["schemas"]["ResultRequestedEvent"] | components["schemas"]["RetryRequestedEvent"] | components["schemas"]["RunCanceledEvent"] | components["schemas"]["RunCompletedEvent"] | components["schemas"]["RunContinuedEvent"] | components["schemas"]["RunFailedEvent"] | components["schemas"]["RunForkedEvent"] | components["schemas"]["RunPausedEvent"] | components["schemas"]["RunResumedEvent"] | components["schemas"]["RunStartedEvent"] | components["schemas"]["RunSuspendedEvent"] | components["schemas"]["ScheduleDecidedEvent"] | components["schemas"]["SegmentAbandonedEvent"] | components["schemas"]["SignalAwaitedEvent"] | components["schemas"]["SignalConsumedEvent"] | components["schemas"]["SignalReceivedEvent"] | components["schemas"]["SignalSentEvent"] | components["schemas"]["StateClearedEvent"] | components["schemas"]["StateSetEvent"] | components["schemas"]["StepCompletedEvent"] | components["schemas"]["StepFailedEvent"] | components["schemas"]["TaskAttemptEndedEvent"] | components["schemas"]["TaskAttemptedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskScheduledEvent"] | components["schemas"]["TerminateRequestedEvent"] | components["schemas"]["TimerFiredEvent"] | components["schemas"]["TimerStartedEvent"] | components["schemas"]["UpdateAnsweredEvent"] | components["schemas"]["UpdateReceivedEvent"] | components["schemas"]["VersionChosenEvent"] | components["schemas"]["WaitCanceledEvent"];
         /** @description Page of a log. */
@@ -2628,6 +2646,10 @@ export interface components {
             at: string;
             change: components["schemas"]["RunChange"];
             run: components["schemas"]["Run"];
+        };
+        /** @description The id of a promise, with which it is resolved. */
+        FindPromiseReply: {
+            promise: string;
         };
         /** @description One start of a run. Its number is never used again. */
         Firing: {
@@ -3212,7 +3234,7 @@ export interface components {
          * @description The kind of a call with a memo.
          * @enum {string}
          */
-        MemoCallType: "step" | "task";
+        MemoCallType: "step" | "task" | "promise";
         /** @description The memo that a cell keeps. */
         MemoCell: {
             key: string;
@@ -3301,7 +3323,7 @@ export interface components {
          * @description The runs that share a memo.
          * @enum {string}
          */
-        MemoScope: "namespace" | "tree";
+        MemoScope: "namespace" | "tree" | "promise";
         /** @description At a cell: the owner has a value. The log has it in the following event only. */
         MemoSettledEvent: {
             by: components["schemas"]["MemoCaller"];
@@ -3519,6 +3541,8 @@ export interface components {
             call_id: string;
             /** Format: date-time */
             deadline: string | null;
+            /** @description The key under which callers find the promise without its id (see `crate::run::memo`). */
+            key?: string | null;
             name: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -6956,6 +6980,62 @@ export interface operations {
         };
     };
     resolvePromise: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["CallId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Resolve"];
+            };
+        };
+        responses: {
+            /** @description Recorded, now or earlier */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Appended"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    findPromise: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["CallId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The id */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FindPromiseReply"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    resolvePromiseByKey: {
         parameters: {
             query?: never;
             header?: {

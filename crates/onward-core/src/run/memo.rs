@@ -26,8 +26,8 @@
 //!   except those of its own tree.
 //! - PK1: at any time at most one open promise of a namespace has a key. Another one that is created with it fails.
 //! - PK2: a key leads to the promise that has it, from the delivery of its request on; after the end of the promise to the same one,
-//!   for a week or until another promise has the key. It never leads to a run that was started later under the same id. A retried
-//!   run requests the keys of its open promises again; a fork, a reset and an import do not.
+//!   for a week or until another promise has the key. It never leads to a run that was started later under the same id. The
+//!   promise of a retried run is the same one; those of a fork, a reset and an import have no key.
 
 mod calls;
 mod cell;

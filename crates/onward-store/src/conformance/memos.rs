@@ -243,6 +243,7 @@ pub async fn the_key_of_a_promise_belongs_to_it_until_it_ends(mut harness: Harne
     harness.reopen();
     let head = harness.store().read_run(cell.clone(), None).await.unwrap().unwrap();
     assert_eq!((head.status, head.cell.as_ref().and_then(|cell| cell.promise())), (Status::Completed, Some(&asked.by)), "PK2");
-    refused(harness.store().append_input(cell, other.into_input()).await, "run_closed");
+    let third = MemoAsked { by: caller("c"), ..other };
+    refused(harness.store().append_input(cell, third.into_input()).await, "run_closed");
     assert_eq!(harness.head("r").await.memos, []);
 }

@@ -36,8 +36,6 @@ enum MemoChange<'a> {
     ReturnFrom(Index),
     /// The log continues from a copy: its calls own nothing (MM7).
     Disown,
-    /// The run continues as its next generation, which owns nothing and requests the keys of its open promises again (PK1).
-    Retry,
     Nothing,
 }
 
@@ -60,8 +58,7 @@ fn change(event: &Event) -> MemoChange<'_> {
         Event::TaskCanceled(event) => MemoChange::Return(&event.call_id),
         Event::StepFailed(event) if event.retry_at.is_none() => MemoChange::Return(&event.call_id),
         Event::SegmentAbandoned(event) => MemoChange::ReturnFrom(event.from),
-        Event::RetryRequested(_) => MemoChange::Retry,
-        Event::RunForked(_) => MemoChange::Disown,
+        Event::RetryRequested(_) | Event::RunForked(_) => MemoChange::Disown,
         event if event.ends_log() => MemoChange::ReturnFrom(Index(0)),
         _ => MemoChange::Nothing,
     }
@@ -100,10 +97,6 @@ fn follow(memos: &mut Vec<OpenMemo>, index: Index, event: &Event, mut done: impl
         }
         // The key of a promise leads to the original.
         MemoChange::Disown => memos.retain(|memo| memo.grant.is_none() && !memo.requested.is_promise()),
-        MemoChange::Retry => {
-            memos.retain(|memo| memo.grant.is_none() || memo.requested.is_promise());
-            memos.iter_mut().for_each(|memo| memo.grant = None);
-        }
         MemoChange::Nothing => {}
     }
 }

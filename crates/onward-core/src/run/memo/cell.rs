@@ -3,7 +3,7 @@
 //! Must never accept anything but the four inputs of cells.
 
 use crate::log::event::{MemoAsked, MemoReturned, MemoSettled, RunCanceled, RunCompleted};
-use crate::run::memo::{MemoCaller, MemoCell, MemoScope};
+use crate::run::memo::{MemoCaller, MemoCell, MemoScope, PROMISE_KEY_MS};
 use crate::run::{Admitted, Effect, Input, OutboxMessage, Refusal, RunHead, Status};
 use crate::{Event, Failure, Payload, Record, Timestamp, message};
 
@@ -83,14 +83,21 @@ impl CellHead {
         if self.is_stale {
             return self.pass_on(); // MM4
         }
+        self.close(&settled.by, settled.ttl_ms, settled.computed_at)
+    }
+
+    /// Closes the cell with the value of a call.
+    fn close(&mut self, by: &MemoCaller, ttl_ms: u64, computed_at: Timestamp) -> Answer {
         self.owner = None;
-        let MemoSettled { by, ttl_ms, computed_at, .. } = settled;
-        self.value = Some(CellValue { from: by.clone(), ttl_ms: *ttl_ms, computed_at: *computed_at });
+        self.value = Some(CellValue { from: by.clone(), ttl_ms, computed_at });
         Answer::Value(std::mem::take(&mut self.waiters))
     }
 
-    fn take_back(&mut self, by: &MemoCaller) -> Option<Answer> {
+    fn take_back(&mut self, by: &MemoCaller, at: Timestamp) -> Option<Answer> {
         if self.owner.as_ref() == Some(by) {
+            if self.memo.scope == MemoScope::Promise {
+                return Some(self.close(by, PROMISE_KEY_MS, at)); // PK2: it ended before it learned that it has the key
+            }
             return Some(self.pass_on());
         }
         self.waiters.retain(|waiter| waiter.by != *by);
@@ -98,11 +105,11 @@ impl CellHead {
     }
 
     /// Updates the cell by an input.
-    fn take(&mut self, event: &Event) -> Option<Answer> {
+    fn take(&mut self, event: &Event, at: Timestamp) -> Option<Answer> {
         match event {
             Event::MemoAsked(MemoAsked { by, ttl_ms, .. }) => self.ask(by, *ttl_ms),
             Event::MemoSettled(event) => Some(self.settle(event)),
-            Event::MemoReturned(MemoReturned { by }) => self.take_back(by),
+            Event::MemoReturned(MemoReturned { by }) => self.take_back(by, at),
             Event::MemoInvalidated(_) => {
                 self.is_stale = true;
                 None
@@ -155,7 +162,7 @@ impl RunHead {
             _ => None,
         };
         let mut after = cell.clone();
-        let answer = after.take(&event);
+        let answer = after.take(&event, at);
         let mut events = vec![event];
         match &answer {
             Some(Answer::Value(_)) => {
@@ -194,7 +201,7 @@ impl RunHead {
     /// Updates the head of a cell by a record that was admitted.
     pub(in crate::run) fn take_cell_record(&mut self, record: &Record) {
         for event in &record.events {
-            self.cell.as_mut().and_then(|cell| cell.take(event));
+            self.cell.as_mut().and_then(|cell| cell.take(event, record.at));
             match event {
                 Event::RunCompleted(_) => self.status = Status::Completed,
                 Event::RunCanceled(_) => self.status = Status::Canceled,
