@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! - RK1: of several registrations that expect the same current version of a kind, one succeeds.
-//! - RK2: a registration on a condition is later than all rows of its kind, whatever the clock says.
+//! - RK2: a registration on a condition is later than all rows of its kind, also if the clock goes back.
 //! - RK3: a copy changes no row that was registered later than it.
 
 use onward_core::{KindSchemas, Name, Namespace, Timestamp};

@@ -112,7 +112,7 @@ impl<'s> Grants<'s> {
         }
     }
 
-    /// Returns how many tasks of a key may begin, whoever else waits.
+    /// Returns how many tasks of a key may begin, without regard to other keys.
     fn key_room(&self, of: &WaitingKey) -> u32 {
         let mut room = of.waiting();
         if of.key.is_none() {

@@ -1,6 +1,6 @@
 //! Queues: the limits of a queue, the shares of its keys, and the order of its tasks.
 //!
-//! Owns every decision about who may be handed out next. A store tells [`Grants`] which keys wait and how many tasks each of
+//! Owns every decision about which task is handed out next. A store gives [`Grants`] the keys that wait and how many tasks each of
 //! them holds, and carries the decision out in the write that leases the tasks. Must never count: what is held is the number of
 //! leases that the store finds, so no count can be wrong after a crash.
 //!

@@ -140,7 +140,7 @@ async fn a_request_that_another_one_overtakes_fails_if_it_expects_a_version_and_
     assert_eq!(found[0].applied_at, reply.flow.applied_at);
 }
 
-/// DF2: whatever the clock says.
+/// DF2: also if the clock goes back.
 #[tokio::test]
 async fn documents_that_are_stored_within_one_millisecond_are_current_in_their_order() {
     let kit = Harness::new();

@@ -61,7 +61,7 @@ async fn settle(kit: &mut Harness) {
 }
 
 /// `a` has the key until its promise ends, `b` fails, and `c` has the key after that. Calls `strike` before each time that
-/// messages are delivered; returns true if everything has happened that it asked for.
+/// messages are delivered; returns true if everything has happened that it requested.
 async fn play(mut kit: Harness, ends_with_run: bool, strike: impl Fn(&Harness, usize)) -> bool {
     let mut has_happened = true;
     let mut deliver = async |kit: &mut Harness, number| {

@@ -358,7 +358,7 @@ async fn a_template_whose_next_input_does_not_fit_its_kind_is_refused_unless_for
     refused(kit.runtime.read_schedule(&about()).await, "schedule_not_found");
     assert!(kit.runtime.put_schedule(template("{\"day\":\"{{ slot.date }}\"}"), by("ada")).await.unwrap().created);
     kit.runtime.put_schedule(PutScheduleRequest { force: true, ..wrong }, by("ada")).await.unwrap();
-    // A slot that does not fit then says so.
+    // The history has a slot that does not fit then.
     pass_a_minute(&kit).await;
     let ended = view(&kit).await.history.last().unwrap().ended.clone().unwrap();
     assert_eq!((ended.ending, ended.code.as_deref(), ended.was_refused), (Ending::Failed, Some("input_invalid"), true));

@@ -61,7 +61,7 @@ fn current(version: Option<&str>) -> Registration {
     Registration::If(KindCondition { namespace: Namespace::default(), kind: name("a"), version: version.map(name) })
 }
 
-/// RK1: several writers expect the same version in the same moment.
+/// Checks RK1: several writers expect the same version in the same moment.
 pub async fn one_of_several_writers_that_expect_the_same_version_registers(mut harness: Harness) {
     let mut expected = None;
     for round in 0..5 {
@@ -85,7 +85,7 @@ pub async fn one_of_several_writers_that_expect_the_same_version_registers(mut h
     }
 }
 
-/// RK2: within one millisecond, too.
+/// Checks RK2, within one millisecond, too.
 pub async fn a_registration_on_a_condition_is_later_than_the_one_before(harness: Harness) {
     let store = harness.store();
     let mut before = store.register_kinds(vec![schema("a", Some("z"), "1")], current(None)).await.unwrap();
@@ -98,7 +98,7 @@ pub async fn a_registration_on_a_condition_is_later_than_the_one_before(harness:
     assert!(matches!(stale, Err(StoreError::KindChanged { version: Some(version), .. }) if version == name("z")));
 }
 
-/// RK1: an imported definition is not what a writer expects to replace.
+/// Checks RK1: an imported definition is not what a writer expects to replace.
 pub async fn an_imported_row_is_not_the_version_that_was_registered_last(harness: Harness) {
     let store = harness.store();
     store.register_kinds(vec![schema("a", Some("v1"), "1")], current(None)).await.unwrap();
@@ -107,7 +107,7 @@ pub async fn an_imported_row_is_not_the_version_that_was_registered_last(harness
     store.register_kinds(vec![schema("a", Some("v3"), "1")], current(Some("v1"))).await.unwrap();
 }
 
-/// RK3
+/// Checks RK3.
 pub async fn a_copy_of_an_older_registration_replaces_no_newer_one(harness: Harness) {
     let store = harness.store();
     let copy = |at: u64| Registration::Copy { at: Timestamp(at) };

@@ -216,7 +216,7 @@ pub async fn a_restored_run_asks_again(mut harness: Harness) {
     assert_eq!(by, ["copy"]);
 }
 
-/// PK1, PK2: the key is requested with the promise, refused to another one while it is open, and released with its end.
+/// Checks PK1 and PK2: the key is requested with the promise, refused to another one while it is open, and released with its end.
 pub async fn the_key_of_a_promise_belongs_to_it_until_it_ends(mut harness: Harness) {
     let memo = MemoCell::of_promise("payment/42".to_owned());
     let cell = RunKey::new(key("r").namespace, memo.id());

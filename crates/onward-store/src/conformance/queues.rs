@@ -109,7 +109,7 @@ pub async fn a_key_never_runs_more_than_its_limit(mut harness: Harness) {
     assert_eq!(keys(&claim(&harness, 10).await), ["a"], "QL3");
 }
 
-/// QL3: a worker that dies, a task that is canceled, and a run that ends free their slots.
+/// Checks QL3: a worker that dies, a task that is canceled, and a run that ends free their slots.
 pub async fn a_slot_is_freed_however_its_task_ends(mut harness: Harness) {
     set(&harness, QueueSettings { concurrency_max: Some(1), ..Default::default() }).await;
     let mut held = schedule(&harness, "r", &["a", "a", "a", "a"]).await;
@@ -152,7 +152,7 @@ pub async fn slots_count_for_the_key(harness: Harness) {
     assert_eq!(slots(&claim(&harness, 10).await), [2, 1], "QL3");
 }
 
-/// QL8: nothing is written for a caller, and the code of a run learns it at once.
+/// Checks QL8: nothing is written for a caller, and the code of a run learns it at once.
 pub async fn a_task_that_needs_too_many_slots_is_refused(mut harness: Harness) {
     set(&harness, QueueSettings { concurrency_max: Some(2), ..Default::default() }).await;
     let mut run: NewRun = new_run_of("task:mail", "t");
@@ -331,8 +331,8 @@ impl Dice {
     }
 }
 
-/// QL1, QL3: workers die, tasks end in every way, the store restarts and limits change, and never are more leases given than the
-/// limits permit; in the end every task is handed out, so no slot was lost.
+/// Checks QL1 and QL3: workers die, tasks end in every way, the store restarts and limits change, and never are more leases given
+/// than the limits permit; in the end every task is handed out, so no slot was lost.
 pub async fn holders_never_exceed_a_limit_and_no_slot_is_lost(mut harness: Harness) {
     for seed in seeds(8) {
         eprintln!("ONWARD_SEED={seed}");
@@ -433,7 +433,7 @@ async fn drain(harness: &Harness) {
     panic!("QL3: a slot is lost: {:?}", open(harness).await);
 }
 
-/// The negative test of the check.
+/// Checks the check itself.
 pub async fn the_check_of_holders_notices_one_too_many(harness: Harness) {
     schedule(&harness, "r", &["a", "a"]).await;
     let claimed = claim(&harness, 10).await;
@@ -447,7 +447,7 @@ pub async fn the_check_of_holders_notices_one_too_many(harness: Harness) {
     assert!(is_noticed(&settings, &before));
 }
 
-/// A run that ends while its tasks run frees all their slots in the same write.
+/// Checks that a run that ends while its tasks run frees all their slots in the same write.
 pub async fn the_end_of_a_run_frees_all_its_slots(harness: Harness) {
     set(&harness, QueueSettings { key_concurrency_max: Some(2), ..Default::default() }).await;
     let mut held = schedule(&harness, "r", &["a", "a"]).await;
@@ -458,7 +458,7 @@ pub async fn the_end_of_a_run_frees_all_its_slots(harness: Harness) {
     assert_eq!(claim(&harness, 10).await.len(), 2, "QL3");
 }
 
-/// Settings of another namespace or queue do not matter.
+/// Checks that settings of another namespace or queue do not matter.
 pub async fn limits_are_those_of_the_queue_and_namespace(harness: Harness) {
     let paused = || Some(QueueSettings { paused: true, ..Default::default() });
     let elsewhere = [

@@ -1,6 +1,6 @@
 //! Queues that are shared out: those with settings, and those in which tasks with keys wait.
 //!
-//! [`Grants`] decides; this module asks the store which keys wait, and leases what was granted. The store makes sure that no other
+//! [`Grants`] decides; this module reads from the store which keys wait, and leases what was granted. The store makes sure that no other
 //! claim shares out a queue with settings at the same time, so what is counted here stays true until the leases are written
 //! (QL1, QL2).
 
