@@ -10,6 +10,7 @@
 //! - DF7: a run that another run starts without a version is pinned to the current definition of its flow. If the flow has only
 //!   imported definitions, it is pinned to the one that was imported last.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -99,8 +100,8 @@ async fn checked_flows(runs: &[ExportedRun]) -> Result<CheckedFlows, RuntimeErro
     for run in runs {
         for flow in &run.flows {
             let place = (run.key.namespace.clone(), flow.name.clone());
-            if !found.contains_key(&place) {
-                found.insert(place, check(flow).await?);
+            if let Entry::Vacant(vacant) = found.entry(place) {
+                vacant.insert(check(flow).await?);
             }
         }
         if let Some(extra) = not_needed(run, &found) {

@@ -218,7 +218,7 @@ impl UnitOfWork<'_> {
             .texts(changed.iter().map(|starts| starts.namespace.as_str().to_owned()).collect())
             .texts(changed.iter().map(|starts| text_of(starts.queue.as_ref())).collect())
             .texts(changed.iter().map(|starts| text_of(starts.key.as_ref())).collect())
-            .byteses(changed.iter().map(|starts| seal(starts)).collect())
+            .byteses(changed.iter().map(seal).collect())
             .numbers(changed.iter().map(|starts| due_number(starts.until)).collect());
         let text = "DELETE FROM onward.queue_keys q USING (SELECT ns, queue, qkey FROM onward.queue_keys WHERE until <= $1
             ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED) AS f WHERE q.ns = f.ns AND q.queue = f.queue AND q.qkey = f.qkey";
