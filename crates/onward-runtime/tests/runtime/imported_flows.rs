@@ -50,7 +50,7 @@ async fn a_run_of_a_flow_brings_the_definition_that_it_is_pinned_to_and_makes_it
     begin(&from, "greet", "a").await;
     let second = put(&from, "greet", greet("good morning")).await;
     let run = exported(&from, "a").await;
-    assert_eq!(names(&run), [first.clone()]);
+    assert_eq!(names(&run), std::slice::from_ref(&first));
 
     let imported = to.runtime.import_runs(vec![run.clone()]).await.unwrap();
     assert_eq!((imported.created.len(), imported.flows), (1, vec![first.clone()]));
