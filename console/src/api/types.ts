@@ -563,7 +563,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List queues with their tasks and workers */
+        /** List queues with their tasks, workers and settings */
         get: operations["listQueues"];
         put?: never;
         post?: never;
@@ -580,9 +580,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /** Show a queue with its settings and keys */
         get: operations["getQueue"];
+        /** Replace the settings of a queue */
         put: operations["putQueue"];
         post?: never;
+        /** Remove the settings of a queue */
         delete: operations["deleteQueue"];
         options?: never;
         head?: never;
@@ -1115,6 +1118,23 @@ export interface paths {
         put?: never;
         /** Start runs for the slots of a past range */
         post: operations["backfillSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}/backfill/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancel backfills: slots that wait are skipped, runs that were started continue */
+        post: operations["cancelBackfill"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1722,7 +1742,7 @@ export interface components {
             since: string;
         };
         /** @enum {string} */
-        AwaitedKind: "signal" | "approval" | "promise" | "timer" | "task" | "child" | "update" | "memo";
+        AwaitedKind: "signal" | "approval" | "promise" | "timer" | "task" | "child" | "update" | "memo" | "start";
         BackfillOptions: {
             /**
              * Format: date-time
@@ -1747,6 +1767,11 @@ export interface components {
              */
             after: string;
             is_done: boolean;
+            /**
+             * Format: uint32
+             * @description The number of slots that it may still look at; without a limit in older records.
+             */
+            left?: number | null;
             overlap: components["schemas"]["Overlap"];
             request_id: string;
             requested_by?: string | null;
@@ -1771,6 +1796,7 @@ export interface components {
         Blocker: {
             /** @description Failure code of its last attempt. */
             failure_code: string | null;
+            /** @description The limit of its queue or key that holds the task back. */
             held_back: components["schemas"]["HeldBack"] | null;
             /** @description What an operator has to do, if anything. */
             hint: string | null;
@@ -1795,7 +1821,7 @@ export interface components {
             why: components["schemas"]["BlockReason"];
         };
         /** @enum {string} */
-        BlockReason: "no_worker" | "rate_limited" | "quarantined" | "retries" | "queued" | "worker_crashed";
+        BlockReason: "no_worker" | "rate_limited" | "quarantined" | "retries" | "queued" | "worker_crashed" | "queue_limit";
         /** @description First entry of the branch; an edit is a branch from the entry's parent with other content. */
         BranchEntry: {
             content?: components["schemas"]["Any"];
@@ -2043,6 +2069,15 @@ export interface components {
         CallStatus: "queued" | "running" | "retrying" | "waiting" | "completed" | "failed" | "canceled" | "abandoned";
         /** @enum {string} */
         CallType: "step" | "task" | "model" | "tool" | "timer" | "signal" | "approval" | "promise" | "child" | "update";
+        /** @description Ends a backfill: slots that have not been started stay without a run. */
+        CancelBackfill: {
+            /** @description All backfills if absent. */
+            request_id: string | null;
+        };
+        CancelBackfillOptions: {
+            /** @description The id of the request that began the backfill; all backfills if absent. */
+            request_id?: components["schemas"]["Name"];
+        };
         CancelRequestedEvent: {
             /** @description The deadline of the run has passed; nothing else requested it. */
             is_deadline?: boolean;
@@ -2379,6 +2414,8 @@ export interface components {
             ending: components["schemas"]["Ending"];
             /** Format: uint32 */
             number: number;
+            /** @description The start was refused: there was no run. */
+            was_refused?: boolean;
         };
         /** @description The run is closed; no frame follows */
         EndFrame: {
@@ -2486,9 +2523,9 @@ export interface components {
          * @description Stable error code; docs/errors describes each
          * @enum {string}
          */
-        ErrorCode: "answer_failed" | "answer_invalid" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attempt_rate_limited" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "defaults_invalid" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "flow_changed" | "flow_in_use" | "flow_invalid" | "flow_not_found" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "memo_key_invalid" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "output_invalid" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "promise_key_not_found" | "promise_key_taken" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schedule_invalid" | "schedule_not_found" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shared_key_not_allowed" | "shut_down" | "signal_invalid" | "signal_lost" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_abandoned" | "update_invalid" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
+        ErrorCode: "answer_failed" | "answer_invalid" | "approval_needed" | "attachment_damaged" | "attachment_invalid" | "attachment_missing" | "attachment_unreadable" | "attachments_disabled" | "attempt_rate_limited" | "attribute_invalid" | "body_broken" | "body_too_large" | "body_too_slow" | "branch_pending" | "budget_exhausted" | "budget_too_large" | "call_id_invalid" | "check_failed" | "child_behind_approval" | "commit_malformed" | "config_invalid" | "content_type_unsupported" | "context_misused" | "context_too_long" | "csrf" | "cursor_invalid" | "database_newer" | "database_untrusted" | "database_unusable" | "databases_differ" | "defaults_invalid" | "directory_foreign" | "directory_locked" | "directory_missing" | "directory_newer" | "directory_unusable" | "disk_full" | "empty_model_response" | "entry_key_taken" | "entry_not_found" | "failed" | "failure_handled" | "filter_empty" | "flow_changed" | "flow_in_use" | "flow_invalid" | "flow_not_found" | "fork_point_invalid" | "header_invalid" | "hello_missing" | "hello_overtaken" | "host_refused" | "id_invalid" | "id_reserved" | "id_taken" | "import_invalid" | "index_out_of_range" | "input_invalid" | "inputs_unread" | "io" | "json_invalid" | "json_too_deep" | "key_ended" | "key_file_not_written" | "key_file_unusable" | "key_invalid" | "key_not_found" | "kind_internal" | "kind_not_found" | "kind_reserved" | "lease_lost" | "listen_failed" | "listen_refused" | "log_conflict" | "log_corrupt" | "log_invalid" | "log_unreadable" | "mcp_server_broken" | "mcp_server_gone" | "mcp_server_unreachable" | "memo_key_invalid" | "message_empty" | "message_invalid" | "method_not_allowed" | "model_answer_broken" | "model_answer_too_large" | "model_disconnected" | "model_failed" | "model_key_missing" | "model_key_refused" | "model_overloaded" | "model_quota_exhausted" | "model_rate_limited" | "model_request_refused" | "model_timed_out" | "model_unreachable" | "name_invalid" | "no_checkpoint" | "no_compatible_worker" | "not_a_decider" | "not_allowed" | "not_confirmed" | "not_ready" | "only_checked" | "origin_refused" | "outcome_unknown" | "output_invalid" | "payload_invalid" | "payload_too_large" | "payload_unreadable" | "process_forked" | "promise_key_not_found" | "promise_key_taken" | "protocol_unsupported" | "query_invalid" | "query_unanswered" | "queue_changed" | "queue_full" | "queue_invalid" | "register_invalid" | "root_run_differs" | "route_not_found" | "run_busy" | "run_closed" | "run_continued" | "run_exists" | "run_external" | "run_failed" | "run_is_task" | "run_not_external" | "run_not_failed" | "run_not_found" | "run_not_paused" | "run_paused" | "run_reset" | "schedule_invalid" | "schedule_not_found" | "schema_invalid" | "server_unreachable" | "server_url_invalid" | "shared_key_not_allowed" | "shut_down" | "signal_invalid" | "signal_lost" | "slots_invalid" | "start_time_invalid" | "store_corrupt" | "store_damaged" | "store_read_only" | "store_stopped" | "store_unavailable" | "store_unsupported" | "task_attempt_over" | "task_not_found" | "task_not_quarantined" | "text_too_long" | "tls_files_unusable" | "tool_call_refused" | "tool_key_refused" | "tool_result_too_large" | "tool_timed_out" | "unauthenticated" | "unknown_kind" | "unknown_model" | "unknown_query" | "update_abandoned" | "update_invalid" | "update_unanswered" | "usage" | "value_invalid" | "wait_abandoned" | "wait_not_found" | "wait_timed_out" | "webhook_exists" | "webhook_file_not_written" | "webhook_file_unusable" | "webhook_not_found" | "webhook_refused" | "webhook_secret_invalid" | "webhook_unroutable" | "worker_not_started";
         /** @description One fact in a log. */
-        Event: components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["AttributeSetEvent"] | components["schemas"]["BranchRequestedEvent"] | components["schemas"]["BudgetSetEvent"] | components["schemas"]["CallAdoptedEvent"] | components["schemas"]["CancelRequestedEvent"] | components["schemas"]["ChildAwaitedEvent"] | components["schemas"]["ChildCanceledEvent"] | components["schemas"]["ChildCompletedEvent"] | components["schemas"]["ChildFailedEvent"] | components["schemas"]["ChildSettledEvent"] | components["schemas"]["ChildStartedEvent"] | components["schemas"]["EntryAppendedEvent"] | components["schemas"]["ExternalAppendedEvent"] | components["schemas"]["MemoAnsweredEvent"] | components["schemas"]["MemoAskedEvent"] | components["schemas"]["MemoInvalidatedEvent"] | components["schemas"]["MemoReleasedEvent"] | components["schemas"]["MemoRequestedEvent"] | components["schemas"]["MemoReturnedEvent"] | components["schemas"]["MemoSettledEvent"] | components["schemas"]["MemoStoredEvent"] | components["schemas"]["PromiseCreatedEvent"] | components["schemas"]["PromiseResolvedEvent"] | components["schemas"]["ResultRequestedEvent"] | components["schemas"]["RetryRequestedEvent"] | components["schemas"]["RunCanceledEvent"] | components["schemas"]["RunCompletedEvent"] | components["schemas"]["RunContinuedEvent"] | components["schemas"]["RunFailedEvent"] | components["schemas"]["RunForkedEvent"] | components["schemas"]["RunPausedEvent"] | components["schemas"]["RunResumedEvent"] | components["schemas"]["RunStartedEvent"] | components["schemas"]["RunSuspendedEvent"] | components["schemas"]["ScheduleDecidedEvent"] | components["schemas"]["SegmentAbandonedEvent"] | components["schemas"]["SignalAwaitedEvent"] | components["schemas"]["SignalConsumedEvent"] | components["schemas"]["SignalReceivedEvent"] | components["schemas"]["SignalSentEvent"] | components["schemas"]["StateClearedEvent"] | components["schemas"]["StateSetEvent"] | components["schemas"]["StepCompletedEvent"] | components["schemas"]["StepFailedEvent"] | components["schemas"]["TaskAttemptEndedEvent"] | components["schemas"]["TaskAttemptedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskScheduledEvent"] | components["schemas"]["TerminateRequestedEvent"] | components["schemas"]["TimerFiredEvent"] | components["schemas"]["TimerStartedEvent"] | components["schemas"]["UpdateAnsweredEvent"] | components["schemas"]["UpdateReceivedEvent"] | components["schemas"]["VersionChosenEvent"] | components["schemas"]["WaitCanceledEvent"];
+        Event: components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["AttributeSetEvent"] | components["schemas"]["BranchRequestedEvent"] | components["schemas"]["BudgetSetEvent"] | components["schemas"]["CallAdoptedEvent"] | components["schemas"]["CancelRequestedEvent"] | components["schemas"]["ChildAwaitedEvent"] | components["schemas"]["ChildCanceledEvent"] | components["schemas"]["ChildCompletedEvent"] | components["schemas"]["ChildFailedEvent"] | components["schemas"]["ChildSettledEvent"] | components["schemas"]["ChildStartedEvent"] | components["schemas"]["EntryAppendedEvent"] | components["schemas"]["ExternalAppendedEvent"] | components["schemas"]["MemoAnsweredEvent"] | components["schemas"]["MemoAskedEvent"] | components["schemas"]["MemoInvalidatedEvent"] | components["schemas"]["MemoReleasedEvent"] | components["schemas"]["MemoRequestedEvent"] | components["schemas"]["MemoReturnedEvent"] | components["schemas"]["MemoSettledEvent"] | components["schemas"]["MemoStoredEvent"] | components["schemas"]["PromiseCreatedEvent"] | components["schemas"]["PromiseResolvedEvent"] | components["schemas"]["ResultRequestedEvent"] | components["schemas"]["RetryRequestedEvent"] | components["schemas"]["RunBegunEvent"] | components["schemas"]["RunCanceledEvent"] | components["schemas"]["RunCompletedEvent"] | components["schemas"]["RunContinuedEvent"] | components["schemas"]["RunFailedEvent"] | components["schemas"]["RunForkedEvent"] | components["schemas"]["RunPausedEvent"] | components["schemas"]["RunResumedEvent"] | components["schemas"]["RunStartedEvent"] | components["schemas"]["RunSuspendedEvent"] | components["schemas"]["ScheduleDecidedEvent"] | components["schemas"]["SegmentAbandonedEvent"] | components["schemas"]["SignalAwaitedEvent"] | components["schemas"]["SignalConsumedEvent"] | components["schemas"]["SignalReceivedEvent"] | components["schemas"]["SignalSentEvent"] | components["schemas"]["StateClearedEvent"] | components["schemas"]["StateSetEvent"] | components["schemas"]["StepCompletedEvent"] | components["schemas"]["StepFailedEvent"] | components["schemas"]["TaskAttemptEndedEvent"] | components["schemas"]["TaskAttemptedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskScheduledEvent"] | components["schemas"]["TerminateRequestedEvent"] | components["schemas"]["TimerFiredEvent"] | components["schemas"]["TimerStartedEvent"] | components["schemas"]["UpdateAnsweredEvent"] | components["schemas"]["UpdateReceivedEvent"] | components["schemas"]["VersionChosenEvent"] | components["schemas"]["WaitCanceledEvent"];
         /** @description Page of a log. */
         EventPage: {
             events: components["schemas"]["LoggedEvent"][];
@@ -2653,6 +2690,8 @@ export interface components {
         };
         /** @description One start of a run. Its number is never used again. */
         Firing: {
+            /** @description The backfill that it belongs to. */
+            backfill?: string | null;
             cause: components["schemas"]["FiringCause"];
             /** Format: uint32 */
             number: number;
@@ -2765,9 +2804,11 @@ export interface components {
              */
             request?: number;
         };
+        /** @description The limit that holds a task back, with its place. */
         HeldBack: {
             by: components["schemas"]["QueueLimit"];
             key: string | null;
+            /** @description Absent for the default queue. */
             queue: string | null;
         };
         HeldRun: {
@@ -2881,18 +2922,33 @@ export interface components {
             /** Format: uint64 */
             invalidated: number;
         };
-        /** @enum {string} */
+        /**
+         * @description A limit of a key.
+         * @enum {string}
+         */
         KeyLimit: "concurrency" | "rate";
+        /** @description The tasks of one key, and why none of them is handed out. */
         KeyView: {
+            /** @description The limit of the key that holds its tasks back; absent if none does. */
             held_back_by?: components["schemas"]["KeyLimit"] | null;
+            /** @description `null` for tasks without a key. */
             key: string | null;
+            /** Format: date-time */
             oldest_at: string | null;
+            /**
+             * Format: date-time
+             * @description When its rate permits another attempt.
+             */
             opens_at?: string | null;
+            /** Format: uint64 */
             running: number;
+            /** Format: uint64 */
             waiting: number;
         };
+        /** @description The tasks that a key gets in each turn. */
         KeyWeight: {
             key: string;
+            /** Format: uint32 */
             weight: number;
         };
         Kind: {
@@ -3380,6 +3436,7 @@ export interface components {
         OpenTask: {
             /** Format: uint32 */
             attempt: number;
+            /** @description The limit of its queue or key that holds it back now; null if none does. */
             held_back_by: components["schemas"]["QueueLimit"] | null;
             id: string;
             key: string | null;
@@ -3387,17 +3444,31 @@ export interface components {
             last_failure: components["schemas"]["Failure"] | null;
             /** Format: uint32 */
             lost_workers: number;
+            /**
+             * Format: date-time
+             * @description When the rate that holds it back permits another attempt.
+             */
             opens_at: string | null;
+            /** Format: int32 */
             priority: number;
             /** @description `null` is the default queue. */
             queue: string | null;
             run: string;
+            /**
+             * Format: date-time
+             * @description Time at which the current attempt began; null while it is queued.
+             */
             started_at: string | null;
             state: components["schemas"]["TaskState"];
+            /**
+             * Format: date-time
+             * @description Time from which on a queued task is handed out.
+             */
             visible_at: string;
+            /** @description Name that the worker chose; null while it is queued. */
             worker: string | null;
         };
-        /** @description Open tasks, of workflows and standalone. */
+        /** @description Open tasks, of workflows and standalone. Open tasks, each with the limit that holds it back. */
         OpenTasks: {
             /** @description Databases that are down, whose rows are missing from the list; absent if the list is complete */
             missing_databases?: string[];
@@ -3533,6 +3604,8 @@ export interface components {
             code: components["schemas"]["ErrorCode"];
             detail: string;
             hint: string | null;
+            /** @description Only with `queue_full` */
+            retry_after_ms?: number;
             status: number;
             title: string;
             type: string;
@@ -3616,14 +3689,31 @@ export interface components {
             warnings: components["schemas"]["FlowWarning"][];
         };
         PutQueue: {
-            concurrency_max?: number | null;
-            depth_max?: number | null;
-            key_concurrency_max?: number | null;
-            key_rate?: components["schemas"]["QueueRate"] | null;
+            /**
+             * Format: uint32
+             * @description The maximum number of its tasks that run at a time.
+             */
+            concurrency_max?: number;
+            /**
+             * Format: uint64
+             * @description The number of waiting tasks at which it takes no further standalone task; 0 drains the queue.
+             */
+            depth_max?: number;
+            /**
+             * Format: uint32
+             * @description The maximum number of tasks of one key that run at a time.
+             */
+            key_concurrency_max?: number;
+            /** @description How many attempts of tasks of one key may begin in a period. */
+            key_rate?: components["schemas"]["Rate"];
+            /** @description Hands out nothing. */
             paused?: boolean;
-            rate?: components["schemas"]["QueueRate"] | null;
-            replaces?: components["schemas"]["QueueSettings"] | null;
-            weights?: components["schemas"]["KeyWeight"][];
+            /** @description How many attempts of its tasks may begin in a period. */
+            rate?: components["schemas"]["Rate"];
+            /** @description The settings that this request replaces, `{}` for a queue without settings. If others are stored, it is refused with `queue_changed`. */
+            replaces?: components["schemas"]["QueueSettings"];
+            /** @description Keys with another weight than 1. */
+            weights?: components["schemas"]["Weight"][];
         };
         PutSchedule: {
             attributes?: components["schemas"]["Attributes"];
@@ -3696,44 +3786,117 @@ export interface components {
              */
             workers: number;
         };
-        /** @enum {string} */
+        /**
+         * @description A setting of a queue that holds tasks back.
+         * @enum {string}
+         */
         QueueLimit: "paused" | "concurrency" | "rate" | "key_concurrency" | "key_rate";
+        /** @description The settings of a queue, with its name. */
         QueueLimits: {
+            /** @description The key that has waited longest; `null` if nothing waits. */
+            oldest_key: components["schemas"]["KeyView"] | null;
+            /** @description `null` is the default queue. */
             queue: string | null;
             settings: components["schemas"]["QueueSettings"];
+            /** Format: date-time */
             stored_at: string;
+            /**
+             * Format: uint64
+             * @description Keys whose limits hold their tasks back, among the 1,000 with the longest wait.
+             */
+            throttled_keys: number;
         };
         /** @description Queues of a namespace. */
         QueueList: {
             queues: components["schemas"]["QueueInfo"][];
+            /** @description The queues with settings, also those without tasks and workers. */
             settings: components["schemas"]["QueueLimits"][];
         };
+        /** @description So many starts in a period. */
         QueueRate: {
+            /** Format: uint64 */
             period_ms: number;
+            /** Format: uint32 */
             starts_max: number;
         };
+        /** @description The limits of a queue. A limit that is absent does not apply. */
         QueueSettings: {
+            /**
+             * Format: uint32
+             * @description The maximum number of slots that its running tasks hold; a task has one slot unless it needs more.
+             */
             concurrency_max?: number | null;
+            /**
+             * Format: uint64
+             * @description The number of waiting tasks at which it takes no further standalone task; 0 drains the queue.
+             */
             depth_max?: number | null;
+            /**
+             * Format: uint32
+             * @description The maximum number of slots that running tasks of one key hold; tasks without a key do not count.
+             */
             key_concurrency_max?: number | null;
+            /** @description How many attempts of tasks of one key may begin in a period; tasks without a key do not count. */
             key_rate?: components["schemas"]["QueueRate"] | null;
+            /** @description Hands out nothing. */
             paused?: boolean;
+            /** @description How many attempts of its tasks may begin in a period. */
             rate?: components["schemas"]["QueueRate"] | null;
+            /** @description Keys with another weight than 1. */
             weights?: components["schemas"]["KeyWeight"][];
         };
+        /** @description A queue as a whole. */
         QueueView: {
+            /**
+             * Format: uint64
+             * @description Tasks that wait because of a setting of the queue or a limit of their key, among those of the same keys.
+             */
             held_back: number;
+            /** @description The setting of the queue as a whole that holds its tasks back; `null` if none does. */
             held_back_by: components["schemas"]["QueueLimit"] | null;
+            /** @description A page of the keys with open tasks: those with the longest wait first. */
             keys: components["schemas"]["KeyView"][];
+            /** @description Cursor of the next page of keys. */
             next: string | null;
+            /**
+             * Format: uint64
+             * @description The time since `oldest_at`; 0 if it is to come.
+             */
+            oldest_age_ms: number | null;
+            /**
+             * Format: date-time
+             * @description When the first queued task became or becomes visible.
+             */
             oldest_at: string | null;
+            /** @description The key that has waited longest; `null` if nothing waits. */
+            oldest_key: components["schemas"]["KeyView"] | null;
+            /**
+             * Format: date-time
+             * @description When the rate of the queue permits another attempt.
+             */
             opens_at: string | null;
+            /** Format: uint64 */
             quarantined: number;
+            /** @description `null` is the default queue. */
             queue: string | null;
+            /**
+             * Format: uint64
+             * @description Tasks that wait for a worker or for their next attempt.
+             */
             queued: number;
+            /**
+             * Format: uint32
+             * @description The number of starts that count for the rate of the queue; `null` without a rate.
+             */
             rate_used: number | null;
+            /** Format: uint64 */
             running: number;
+            /** @description `null` if it has none. */
             settings: components["schemas"]["QueueSettings"] | null;
+            /**
+             * Format: uint64
+             * @description Keys whose limits hold their tasks back, among the 10,000 keys with the longest wait.
+             */
             throttled_keys: number;
         };
         /** @description A range of quiet inputs. It is valid only while the log ends where the range does. */
@@ -3755,6 +3918,12 @@ export interface components {
              * @description The position, for an event with several payloads: a signal that `run_started` carries.
              */
             item: number;
+        };
+        Rate: {
+            /** Format: uint64 */
+            period_ms: number;
+            /** Format: uint32 */
+            starts_max: number;
         };
         RateLimit: {
             /** @description Kind of the tasks; `llm.NAME` for calls of a model. */
@@ -4013,6 +4182,11 @@ export interface components {
             paused_at: string | null;
             /** @description Cost of its own attempts, in all generations. */
             spend: components["schemas"]["SpendTotals"] | null;
+            /**
+             * Format: date-time
+             * @description Time at which its code begins; absent once it has begun.
+             */
+            starts_at: string | null;
             status: components["schemas"]["Status"];
             /** Format: date-time */
             updated_at: string;
@@ -4068,6 +4242,14 @@ export interface components {
                 [key: string]: components["schemas"]["Payload"];
             };
             status: components["schemas"]["Status"];
+        };
+        /** @description The start time of the run has come: its code begins. */
+        RunBegunEvent: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "run_begun";
         };
         RunCanceledEvent: {
             failure: components["schemas"]["Failure"];
@@ -4250,6 +4432,11 @@ export interface components {
             schedule?: components["schemas"]["ScheduleHead"] | null;
             /** @description The cost of the run, in all its generations. */
             spend?: components["schemas"]["SpendTotals"] | null;
+            /**
+             * Format: date-time
+             * @description The time at which the code begins, until it has begun (see `delayed_start`).
+             */
+            starts_at?: string | null;
             status: components["schemas"]["Status"];
             /** Format: date-time */
             updated_at: string;
@@ -4360,7 +4547,7 @@ export interface components {
             created_at?: string | null;
             /**
              * Format: uint64
-             * @description The time limit of the run, from this record on; in a later generation, what is left of it.
+             * @description The time limit of the run, from this record on or from `run_begun`; in a later generation, what is left of it.
              */
             deadline_ms?: number | null;
             /** @description The kind that the run was started as, if it was handed over to another one since. */
@@ -4398,6 +4585,16 @@ export interface components {
             seed: string;
             /** @description The cost of the generations before. */
             spend?: components["schemas"]["SpendTotals"] | null;
+            /**
+             * Format: uint64
+             * @description The code begins this long after this record.
+             */
+            start_after_ms?: number | null;
+            /**
+             * Format: date-time
+             * @description The code begins at this time (see `crate::run::delayed_start`).
+             */
+            start_at?: string | null;
             /** @description Set for a standalone task: the run has no workflow code, and its end is that of the task. */
             task?: components["schemas"]["StandaloneTask"] | null;
             /** @description The trace context of the start request, as a `traceparent`; only in the first generation. */
@@ -4468,6 +4665,11 @@ export interface components {
             reset_to: string | null;
             /** @description Cost of its own attempts, in all generations. */
             spend: components["schemas"]["SpendTotals"] | null;
+            /**
+             * Format: date-time
+             * @description Time at which its code begins; absent once it has begun.
+             */
+            starts_at: string | null;
             state: {
                 [key: string]: components["schemas"]["Payload"];
             };
@@ -4607,6 +4809,8 @@ export interface components {
             due: components["schemas"]["ScheduleDue"];
         } | {
             ended: components["schemas"]["Ended"];
+        } | {
+            cancel_backfill: components["schemas"]["CancelBackfill"];
         };
         ScheduleList: {
             next: string | null;
@@ -4879,7 +5083,7 @@ export interface components {
          * @description The reason why a slot has no run.
          * @enum {string}
          */
-        SkipReason: "overlap" | "buffer_full" | "superseded" | "paused" | "missed" | "replaced" | "too_many_runs";
+        SkipReason: "overlap" | "buffer_full" | "superseded" | "paused" | "missed" | "replaced" | "too_many_runs" | "canceled" | "already_started";
         /** @description The share of an open child in its parent's budget. */
         Slice: {
             /** @description The call id at which it was started. */
@@ -4994,6 +5198,11 @@ export interface components {
             signal: components["schemas"]["Appended"] | null;
             /** @description Cost of its own attempts, in all generations. */
             spend: components["schemas"]["SpendTotals"] | null;
+            /**
+             * Format: date-time
+             * @description Time at which its code begins; absent once it has begun.
+             */
+            starts_at: string | null;
             status: components["schemas"]["Status"];
             /** Format: date-time */
             updated_at: string;
@@ -5011,7 +5220,7 @@ export interface components {
             budget?: components["schemas"]["BudgetLimits"];
             /**
              * Format: uint64
-             * @description Time after which the run is canceled; time while it is paused does not count.
+             * @description Time after which the run is canceled; time before `start_at` and while it is paused does not count.
              */
             deadline_ms?: number;
             /** @description A repeat with the same id, kind and input returns the existing run. */
@@ -5019,6 +5228,16 @@ export interface components {
             input?: components["schemas"]["Any"];
             kind: components["schemas"]["Name"];
             signal?: components["schemas"]["SendSignal"];
+            /**
+             * Format: uint64
+             * @description Time after the request at which the code begins, instead of `start_at`.
+             */
+            start_after_ms?: number;
+            /**
+             * Format: date-time
+             * @description Time at which the code begins; at once if it has passed.
+             */
+            start_at?: string;
             version?: components["schemas"]["Name"];
         };
         StartTask: {
@@ -5029,15 +5248,22 @@ export interface components {
             /** @description Given to every attempt instead of the one derived from the id. */
             idempotency_key?: components["schemas"]["Name"];
             input?: components["schemas"]["Any"];
+            /** @description Its limits and its share of the queue apply to the task. */
+            key?: components["schemas"]["Name"];
             kind: components["schemas"]["TaskKind"];
             /**
              * Format: int32
-             * @description Higher priorities first.
+             * @description Higher priorities first; one level is worth a minute of waiting.
              */
             priority?: number;
             queue?: components["schemas"]["Name"];
             /** @description Maximum number of attempts, or a retry policy. */
             retry?: number | components["schemas"]["Retry"];
+            /**
+             * Format: uint32
+             * @description How many slots of its queue and key an attempt holds; one by default.
+             */
+            slots?: number;
             timeouts?: components["schemas"]["TaskTimeouts"];
         };
         StateClearedEvent: {
@@ -5214,6 +5440,8 @@ export interface components {
             paused_ms: number;
             /** @description The latest progress that its worker reported. */
             progress: components["schemas"]["Payload"] | null;
+            /** @description Why it is never handed out: it is quarantined, and ends with this failure at its next expiry (QL8). Not in the log: if the row is lost before, the task waits as after a limit was lowered. */
+            refused?: components["schemas"]["Failure"] | null;
             /** Format: date-time */
             scheduled_at: string;
             /** Format: date-time */
@@ -5393,9 +5621,11 @@ export interface components {
             heartbeat_timeout_ms: number | null;
             /** @description Replaces the key that is derived from the call id. */
             idempotency_key: string | null;
+            /** @description The key whose limits and share of the queue apply to the task. */
+            key?: string | null;
             /**
              * Format: int32
-             * @description Higher goes first; 0 by default.
+             * @description Higher goes first, 0 by default; one level is worth a minute of waiting.
              */
             priority: number | null;
             /** @description Absent for the default queue. */
@@ -5407,6 +5637,11 @@ export interface components {
             queued_timeout_ms: number | null;
             /** @description One attempt by default. */
             retry: components["schemas"]["RetryPolicy"] | null;
+            /**
+             * Format: uint32
+             * @description How many slots of its queue, and of its key, an attempt holds; one by default (QL8).
+             */
+            slots?: number | null;
             /**
              * Format: uint64
              * @description The maximum duration of all attempts and the delays between them.
@@ -5495,6 +5730,8 @@ export interface components {
             ended_at: string | null;
             id: string;
             input: components["schemas"]["Payload"];
+            /** @description The key whose limits and share of the queue apply. */
+            key: string | null;
             kind: string;
             last_failure: components["schemas"]["Failure"] | null;
             namespace: string;
@@ -5503,6 +5740,11 @@ export interface components {
             priority: number;
             progress: components["schemas"]["Payload"] | null;
             queue: string | null;
+            /**
+             * Format: uint32
+             * @description How many slots of its queue and key an attempt holds.
+             */
+            slots: number;
             status: components["schemas"]["TaskStatus"];
         };
         TerminateRequestedEvent: {
@@ -5790,6 +6032,14 @@ export interface components {
              */
             index?: number;
             run: string;
+        };
+        Weight: {
+            key: components["schemas"]["Name"];
+            /**
+             * Format: uint32
+             * @description The tasks that the key gets in each turn.
+             */
+            weight: number;
         };
         Welcome: {
             /**
@@ -7091,16 +7341,26 @@ export interface operations {
     };
     getQueue: {
         parameters: {
-            query?: never;
-            header?: never;
+            query?: {
+                /** @description The `next` of the previous page */
+                cursor?: string;
+                /** @description Only keys that begin with this text */
+                key?: string;
+                /** @description Maximum number of keys, from 1 to 1000; default 1000 */
+                limit?: components["schemas"]["Limit"];
+            };
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
             path: {
-                id: string;
+                id: components["schemas"]["Name"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description x */
+            /** @description The queue; `default` is the default queue */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7109,14 +7369,18 @@ export interface operations {
                     "application/json": components["schemas"]["QueueView"];
                 };
             };
+            default: components["responses"]["Problem"];
         };
     };
     putQueue: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
             path: {
-                id: string;
+                id: components["schemas"]["Name"];
             };
             cookie?: never;
         };
@@ -7126,7 +7390,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description x */
+            /** @description The queue with its new settings */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7135,26 +7399,31 @@ export interface operations {
                     "application/json": components["schemas"]["QueueView"];
                 };
             };
+            default: components["responses"]["Problem"];
         };
     };
     deleteQueue: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
             path: {
-                id: string;
+                id: components["schemas"]["Name"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description x */
+            /** @description It has no limits any more */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
+            default: components["responses"]["Problem"];
         };
     };
     listRateLimits: {
@@ -8329,6 +8598,36 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    cancelBackfill: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Namespace; the default is that of a key for one namespace, otherwise `default` */
+                "Onward-Namespace"?: components["parameters"]["Namespace"];
+            };
+            path: {
+                id: components["schemas"]["Name"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CancelBackfillOptions"];
+            };
+        };
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     pauseSchedule: {
         parameters: {
             query?: never;
@@ -8612,8 +8911,12 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
+                /** @description Only tasks with this key */
+                key?: components["schemas"]["Name"];
                 /** @description Maximum number, from 1 to 1000; default 100 */
                 limit?: components["schemas"]["Limit"];
+                /** @description Only tasks of this queue; `default` is the default queue */
+                queue?: components["schemas"]["Name"];
                 /** @description Only of this run */
                 run?: components["schemas"]["Name"];
                 /** @description Only tasks in this state: `queued`, `running` or `quarantined` */

@@ -8,7 +8,7 @@ import { ActionDialog } from "../../ui/ActionDialog";
 import { Input } from "../../ui/Field";
 import { countText } from "../../ui/format";
 import { toast } from "../../ui/Toasts";
-import { settingsText } from "./words";
+import { replacement, settingsText } from "./words";
 
 export type QueueVerb = "pause" | "resume" | "drain" | "accept" | "reset";
 
@@ -67,7 +67,7 @@ function SettingAction({ verb, name, view, onClose, onDone }: QueueActionProps &
   const { title, verb: word, what, done, cli, change } = changeOf(verb, name, view);
   const before = view.settings ?? {};
   const path = { path: { id: name } };
-  const body = { ...change(before), replaces: before };
+  const body = replacement(before, change(before));
   return (
     <ActionDialog
       title={title}

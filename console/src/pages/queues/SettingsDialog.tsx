@@ -12,7 +12,7 @@ import { countText } from "../../ui/format";
 import { toast } from "../../ui/Toasts";
 import { refusalText } from "../schedules/form";
 import { type Entered, type FieldErrors, commandOf, enteredOf, rebase, refusedField, settingsOf } from "./form";
-import { type SettingChange, changesOf, isDrained } from "./words";
+import { type SettingChange, changesOf, isDrained, replacement } from "./words";
 
 export interface SettingsDialogProps {
   name: string;
@@ -27,7 +27,7 @@ export function SettingsDialog({ name, view, onClose, onDone }: SettingsDialogPr
   const changes = changesOf(before, settings);
   const isDraining = isDrained(settings) && !isDrained(before);
   const path = { path: { id: name } };
-  const body = { ...settings, replaces: before };
+  const body = replacement(before, settings);
   return (
     <ActionDialog
       title={`Limits of ${name}`}

@@ -85,3 +85,14 @@ export function changesOf(before: QueueSettings, after: QueueSettings): SettingC
   const weights = (settings: QueueSettings) => JSON.stringify(settings.weights ?? []);
   return changes.filter(({ label, from, to }) => from !== to || (label === "Weights" && weights(before) !== weights(after)));
 }
+
+type Present = { [Key in keyof QueueSettings]?: NonNullable<QueueSettings[Key]> };
+
+/** Returns the request that replaces settings, without absent ones. */
+export function replacement(before: QueueSettings, after: QueueSettings): Present & { replaces: Present } {
+  return { ...present(after), replaces: present(before) };
+}
+
+function present(settings: QueueSettings): Present {
+  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== null && value !== undefined));
+}
