@@ -334,6 +334,9 @@ error_table! {
     ScheduleInvalid "schedule_invalid" 400 Fail
         "The definition of a schedule, or a request to it, is invalid, and nothing was stored"
         => "correct the part that the message names";
+    StartPolicyInvalid "start_policy_invalid" 400 Fail
+        "The policy of a start is invalid, or the start has an option that does not go with it; nothing was started"
+        => "correct the part that the message names";
     CursorInvalid "cursor_invalid" 400 Fail "The cursor was not returned by this store"
         => "start without a cursor; a cursor is valid only for the query that returned it";
     IndexOutOfRange "index_out_of_range" 400 Fail "The log of this generation has no event with this index"

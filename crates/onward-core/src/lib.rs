@@ -7,7 +7,7 @@
 //! on queues), [`external`] (logs of external engines), [`engine`] (replay of code against its log), [`view`] (a readable view of
 //! a log), [`moment`] (the same as of an event), [`timeline`] (its calls with their times), [`live`] (what is under way), [`doing`] (one sentence about a run), [`conversation`] (an agent's conversation, derived from its logs), [`stream`] (live output of a run), [`projection`]
 //! (rows that a store derives from a log), [`reopen`] (retry, fork and reset from a copy of a log), [`spend`] (cost of attempts),
-//! [`schedule`] (work that starts by the clock), [`ledger`] (sums of that cost), [`budget`] (limits on it), [`api`] (the verbs, with their requests and replies).
+//! [`schedule`] (work that starts by the clock), [`start_policy`] (how repeated starts are combined), [`ledger`] (sums of that cost), [`budget`] (limits on it), [`api`] (the verbs, with their requests and replies).
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +25,7 @@ pub mod random;
 pub mod run;
 pub mod schedule;
 pub mod spend;
+pub mod start_policy;
 pub mod task;
 pub mod time;
 pub mod trace;
@@ -64,6 +65,7 @@ pub use run::moment;
 pub use run::reopen;
 pub use run::root as root_run;
 pub use run::schedule as schedule_run;
+pub use run::start_policy as start_policy_run;
 pub use run::timeline;
 pub use run::view;
 pub use spend::budget;

@@ -5,6 +5,8 @@
 //! - P2: a value that JSON cannot represent is rejected on write, instead of being lost on read.
 //! - P3: an accepted value is read as it was written, floats bit for bit, so that live execution and replay see one value.
 
+mod list;
+
 use std::fmt;
 
 use bytes::Bytes;

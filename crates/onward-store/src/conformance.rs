@@ -246,6 +246,16 @@ suite! { $
         a_schedule_accepts_nothing_else_and_lists_leave_it_out,
         a_template_is_sent_with_its_slot,
     }
+    start_policies {
+        a_debounced_run_starts_once_with_the_last_input,
+        a_batch_has_each_input_once,
+        a_singleton_has_one_open_run,
+        a_repeated_request_counts_once_also_after_the_end_of_its_cell,
+        a_busy_cell_continues_with_what_it_holds,
+        a_start_that_is_refused_writes_nothing,
+        a_cell_accepts_nothing_else_and_lists_leave_it_out,
+        the_runs_of_a_cell_outlive_it,
+    }
     memos {
         a_cell_grants_its_first_request_and_answers_the_others_with_the_value,
         a_returned_cell_goes_to_the_next_request_and_closes_after_the_last,

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::memo::kept_for;
+use onward_core::internal::InternalRuns;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
@@ -462,7 +462,7 @@ impl Default for Retention {
 
 impl Retention {
     pub fn of(&self, kind: &Name) -> Duration {
-        self.by_kind.get(kind).copied().or_else(|| kept_for(kind)).unwrap_or(self.default)
+        self.by_kind.get(kind).copied().or_else(|| InternalRuns::kept_for(kind)).unwrap_or(self.default)
     }
 
     /// Returns the time of an end, in milliseconds, up to which closed runs of this kind are not kept any longer.

@@ -10,6 +10,7 @@
 mod agent;
 mod memo;
 mod schedule;
+mod start_policy;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -23,6 +24,7 @@ pub use crate::run::ancestry::Origin;
 pub use crate::run::attribute::{Attribute, AttributeValue};
 use crate::run::memo::MemoCell;
 use crate::schedule::ScheduleStart;
+use crate::start_policy::PolicyStart;
 use crate::spend::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
@@ -32,6 +34,7 @@ pub use memo::{
     MemoAnswered, MemoAsked, MemoHit, MemoInvalidated, MemoReleased, MemoRequested, MemoReturned, MemoSettled, MemoStored,
 };
 pub use schedule::ScheduleDecided;
+pub use start_policy::StartDecided;
 
 /// The storage of an event's content: inline, or boxed if it would enlarge every other event.
 macro_rules! held {
@@ -162,6 +165,7 @@ events! {
         29 => MemoReturned | "memo_returned",
         30 => MemoInvalidated | "memo_invalidated",
         31 => ScheduleDecided in Box<ScheduleDecided> | "schedule_decided",
+        66 => StartDecided in Box<StartDecided> | "start_decided",
     }
     commits {
         32 => StepCompleted | "step_completed",
@@ -268,7 +272,7 @@ impl Event {
             Event::TaskFailed(_) | Event::TaskCanceled(_) | Event::SegmentAbandoned(_) => true,
             Event::StepFailed(event) => event.retry_at.is_none(),
             Event::MemoAsked(_) | Event::MemoSettled(_) | Event::MemoReturned(_) | Event::MemoInvalidated(_) => true,
-            Event::ScheduleDecided(_) => true,
+            Event::ScheduleDecided(_) | Event::StartDecided(_) => true,
             _ => self.is_quiet(),
         }
     }
@@ -417,6 +421,9 @@ message! {
         /// The run keeps this schedule.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         33 => schedule: Option<Box<ScheduleStart>>,
+        /// The run is the cell of this start policy.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        36 => start_policy: Option<Box<PolicyStart>>,
     }
 }
 
@@ -451,7 +458,13 @@ impl RunStarted {
             deadline_ms: None,
             cell: None,
             schedule: None,
+            start_policy: None,
         }
+    }
+
+    /// Returns true if the run has no code because it keeps state of the engine.
+    pub fn is_internal(&self) -> bool {
+        self.cell.is_some() || self.schedule.is_some() || self.start_policy.is_some()
     }
 
     /// Returns the seed of the run's first generation, if known: older logs of later generations do not record it.

@@ -230,10 +230,10 @@ impl Log {
         Ok(log)
     }
 
-    /// Returns true for the log of a standalone task, of the cell of a memo or of a schedule.
+    /// Returns true for the log of a standalone task, or of an internal run.
     fn has_no_code(&self) -> bool {
         let started = self.records.first().and_then(Record::started);
-        started.is_some_and(|started| started.task.is_some() || started.cell.is_some() || started.schedule.is_some())
+        started.is_some_and(|started| started.task.is_some() || started.is_internal())
     }
 
     pub fn push(&mut self, record: Record) -> Result<(), LogError> {

@@ -118,7 +118,7 @@ impl Projection {
         let set_aside = self.ancestry.is_set_aside(index);
         match event {
             Event::TimerFired(event) => drop(self.timers.remove(&event.call_id)),
-            Event::ScheduleDecided(_) => drop(self.timers.remove(&wake_call())),
+            Event::ScheduleDecided(_) | Event::StartDecided(_) => drop(self.timers.remove(&wake_call())),
             Event::CancelRequested(event) if event.is_deadline => drop(self.timers.remove(&deadline_call())),
             Event::TaskCompleted(event) => drop(self.tasks.remove(&event.call_id)),
             Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.call_id)),
@@ -163,6 +163,7 @@ impl Projection {
             Event::ChildSettled(event) => Some(event.once()),
             Event::MemoAnswered(event) => Some(event.once(self.head.generation)),
             Event::MemoAsked(event) => Some(event.once()),
+            Event::StartDecided(event) => event.once(),
             _ => None,
         }
     }

@@ -11,6 +11,7 @@ use crate::run::internal::InternalRuns;
 use crate::run::memo::{MEMO_KEY_BYTES_MAX, MemoScope, is_cell_input};
 use crate::schedule::ScheduleRefusal;
 use crate::spend::budget;
+use crate::start_policy::StartPolicyRefusal;
 use crate::task::EffectClass;
 use crate::{CallId, Epoch, Event, Index, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp, error_enum};
 
@@ -76,6 +77,8 @@ error_enum! {
         LogConflict { key: RunKey, expected: Index, next: Index } => LogConflict,
         #[error(transparent)]
         Schedule(ScheduleRefusal) => (error),
+        #[error(transparent)]
+        StartPolicy(StartPolicyRefusal) => (error),
         #[error("the append to run {key} is malformed: {why}")]
         Malformed { key: RunKey, why: &'static str } => CommitMalformed,
     }
@@ -138,6 +141,9 @@ impl RunHead {
         }
         if self.schedule.is_some() || matches!(input.event, Event::ScheduleDecided(_)) {
             return self.admit_to_schedule(input, at);
+        }
+        if self.start_policy.is_some() || matches!(input.event, Event::StartDecided(_)) {
+            return self.admit_to_policy(input, at);
         }
         let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, incarnation, .. } = input;
@@ -304,7 +310,7 @@ impl RunHead {
         }
         let is_internal = |id: &RunId| InternalRuns::of(id).is_some();
         if commit.events.iter().any(|event| matches!(event, Event::ChildStarted(child) if is_internal(&child.child))) {
-            return Some("it starts a child with an id that is reserved for memos and schedules"); // MM6, SR4
+            return Some("it starts a child with an id that is reserved for internal runs"); // MM6, SR4, SS4
         }
         if let Some(why) = self.wrong_memo(&commit.events) {
             return Some(why);

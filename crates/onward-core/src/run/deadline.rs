@@ -22,7 +22,7 @@ pub fn deadline_call() -> CallId {
 impl RunHead {
     /// Returns the input of the timer at `call_id`, which is due.
     pub fn timer_input(&self, call_id: CallId) -> Input {
-        if let Some(due) = self.schedule_due() {
+        if let Some(due) = self.schedule_due().or_else(|| self.policy_due()) {
             return due;
         }
         let event: Event = if call_id == deadline_call() {

@@ -12,10 +12,12 @@ use crate::log::event::{
 };
 use crate::run::ancestry::Origin;
 use crate::run::schedule::{self, schedule_of};
+use crate::run::start_policy;
 use crate::schedule::SlotContext;
 use crate::spend::budget::{self, BudgetUse};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::spend::{self, Charge};
+use crate::start_policy::policy_of;
 use crate::task::{Task, TaskId};
 use crate::{CallId, Event, Failure, Name, Payload, Record, RunId, RunKey, Timestamp};
 
@@ -142,7 +144,7 @@ impl RunHead {
     /// Returns the effects of the first record of a log: it schedules a standalone task, or starts the timer of the deadline.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
         let Some(RunStarted { task: Some(task), input, .. }) = first.started() else {
-            return self.deadline_timer().into_iter().chain(self.schedule_timer()).collect();
+            return self.deadline_timer().into_iter().chain(self.schedule_timer()).chain(self.policy_timer()).collect();
         };
         let task = Task::new(self.task_id(CallId::root(0)), task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
@@ -157,6 +159,7 @@ impl RunHead {
         match record.commit {
             _ if self.external.is_some() => Vec::new(),
             _ if self.schedule.is_some() => record.events.iter().flat_map(|event| self.schedule_effects(event)).collect(),
+            _ if self.start_policy.is_some() => record.events.iter().flat_map(|event| self.policy_effects(event, record.at)).collect(),
             Some(_) => self.commit_effects(&record.events, record.at),
             None => record.events.iter().flat_map(|event| self.input_effects(event, record.at)).collect(),
         }
@@ -322,11 +325,12 @@ impl RunHead {
     /// Returns the effects of the run's end: cleanup, and its result for all calls that wait for it.
     fn end_effects(&self, event: &Event, result: Result<Payload, Failure>) -> Vec<Effect> {
         let mut effects = vec![Effect::EndRun { goes_on: false }];
-        let answer = |link: &ParentLink| match schedule_of(&link.run.id) {
-            Some(_) => schedule::ended_by(link, event, result.clone()),
-            None => answer_to(link, &self.key.id, result.clone()).with_spent(self.budget_used()),
+        let answer = |link: &ParentLink| match policy_of(&link.run.id) {
+            Some(_) => start_policy::ended_by(link, event, result.clone()),
+            None if schedule_of(&link.run.id).is_some() => Some(schedule::ended_by(link, event, result.clone())),
+            None => Some(answer_to(link, &self.key.id, result.clone()).with_spent(self.budget_used())),
         };
-        effects.extend(self.awaited_by().map(|link| Effect::Send(Box::new(answer(link)))));
+        effects.extend(self.awaited_by().filter_map(answer).map(|message| Effect::Send(Box::new(message))));
         effects.extend(self.settle().map(|delivery| Effect::Send(Box::new(delivery))));
         effects
     }
@@ -393,6 +397,9 @@ impl RunHead {
 pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Failure>) -> OutboxMessage {
     if schedule_of(&parent.run.id).is_some() {
         return schedule::not_started(parent, result);
+    }
+    if policy_of(&parent.run.id).is_some() {
+        return start_policy::not_started(parent, result);
     }
     let call_id = parent.call_id.clone();
     // Only calls for spawned children need the id; other calls name their child.

@@ -10,7 +10,8 @@ use crate::agent::conversation::OutsideEntry;
 use crate::log::codec::Message;
 use crate::log::event::{ApprovalDecided, BranchRequested, PromiseResolved, SignalReceived, UpdateReceived};
 use crate::log::external::{ExternalAppended, ExternalState};
-use crate::{CallId, Event, Hash, Payload, message};
+use crate::start_policy::PolicyAsk;
+use crate::{CallId, Event, Hash, Name, Payload, message};
 
 /// Separates the requester from the hash of the content in a token; no id contains a control character.
 const SEPARATOR: char = '\u{1f}';
@@ -64,6 +65,12 @@ impl IdempotencyRecord {
         let role = entry.map_or(vec![0], |entry| entry.role.as_str().as_bytes().to_vec());
         let content = entry.map_or(vec![0], |entry| Hash::of(&entry.content).to_string().into_bytes());
         IdempotencyRecord { key: format!("branch:{id}"), token: token("", &[from, role, content]) }
+    }
+
+    /// Returns the record of a start with a policy.
+    pub fn start(ask: &PolicyAsk, id: &Name) -> IdempotencyRecord {
+        let content = [ask.policy.to_bytes(), Hash::of(&ask.input).to_string().into_bytes()];
+        IdempotencyRecord { key: format!("start:{id}"), token: token("", &content) }
     }
 
     pub fn update(update: &UpdateReceived) -> IdempotencyRecord {
@@ -125,7 +132,7 @@ impl IdempotencyRecord {
     /// Describes the request: what it is, and its id.
     pub fn describe(&self) -> String {
         match self.key.split_once(':') {
-            Some((what @ ("signal" | "entry" | "update" | "append" | "branch"), id)) => format!("{what} `{id}`"),
+            Some((what @ ("signal" | "entry" | "update" | "append" | "branch" | "start"), id)) => format!("{what} `{id}`"),
             _ => format!("answer `{}`", parts(&self.token).0),
         }
     }

@@ -111,12 +111,6 @@ pub fn keyed(derived: &str, hash: Hash) -> String {
     derived_key(derived.rsplit_once('#').map_or("", |(what, _)| what), hash)
 }
 
-/// Returns how long a closed cell of this kind is kept; `None` for other kinds. The kind of a cell has the time, so that cells are
-/// removed with the closed runs of their kind.
-pub fn kept_for(kind: &Name) -> Option<Duration> {
-    kind.as_str().strip_prefix(MEMO_PREFIX)?.parse().ok().map(Duration::from_secs)
-}
-
 /// Returns the kind of a cell whose value is used for `ttl_ms`: rounded up to a power of two, so that there are few kinds.
 fn kind_for(ttl_ms: u64) -> Name {
     let seconds = ttl_ms.div_ceil(1_000).max(64).checked_next_power_of_two().unwrap_or(1 << 63);

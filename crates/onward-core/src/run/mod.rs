@@ -44,6 +44,7 @@ pub mod moment;
 pub mod reopen;
 pub mod root;
 pub mod schedule;
+pub mod start_policy;
 pub mod timeline;
 pub mod view;
 
@@ -63,6 +64,7 @@ use crate::run::memo::{CellHead, OpenMemo};
 use crate::schedule::ScheduleHead;
 use crate::spend::SpendTotals;
 use crate::spend::budget::{self, BudgetHead, SpendState};
+use crate::start_policy::PolicyHead;
 use crate::{CallId, Epoch, Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message, numbered};
 
 numbered! {
@@ -182,6 +184,9 @@ message! {
         /// The workers that were lost since the last commit, while they executed the run (see [`lost_workers`]).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         41 => lost_workers: Option<Box<LostWorkers>>,
+        /// Set for the cell of a start policy only (see [`start_policy`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        44 => start_policy: Option<Box<PolicyHead>>,
     }
 
     /// The key of a log: run and generation. A head begins with the same fields.
@@ -340,9 +345,7 @@ impl RunHead {
             status: match &started {
                 RunStarted { is_external: true, .. } => Status::Running, // X4
                 // R9
-                RunStarted { task: Some(_), .. } | RunStarted { cell: Some(_), .. } | RunStarted { schedule: Some(_), .. } => {
-                    Status::Waiting
-                }
+                started if started.task.is_some() || started.is_internal() => Status::Waiting,
                 _ => Status::Pending,
             },
             next_index: Index(1),
@@ -375,6 +378,7 @@ impl RunHead {
             memos: Vec::new(),
             schedule,
             lost_workers: None,
+            start_policy: started.start_policy.as_ref().map(|start| Box::new(start.head(at))),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -383,6 +387,11 @@ impl RunHead {
     /// generations of older runs.
     pub fn origin_incarnation(&self) -> Option<u64> {
         self.first_incarnation.or(self.incarnation.filter(|_| self.generation == 0))
+    }
+
+    /// Returns true if the run has no code because it keeps state of the engine.
+    pub fn is_internal(&self) -> bool {
+        self.cell.is_some() || self.schedule.is_some() || self.start_policy.is_some()
     }
 
     /// Returns true if that credential started the run, or made the copy that it continues from (Z10).
@@ -408,6 +417,9 @@ impl RunHead {
         }
         if self.schedule.is_some() {
             return self.take_schedule_record(record);
+        }
+        if self.start_policy.is_some() {
+            return self.take_policy_record(record);
         }
         match record.commit {
             Some(commit) => {

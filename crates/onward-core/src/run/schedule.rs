@@ -51,25 +51,34 @@ pub fn start_schedule(key: RunKey, definition: ScheduleDefinition, seed: u64) ->
 
 /// Returns the message to a schedule about a run that could not be started.
 pub(super) fn not_started(schedule: &ParentLink, result: Result<Payload, Failure>) -> OutboxMessage {
+    to_schedule(schedule, failed_start(schedule, result))
+}
+
+/// Returns the end of a run that could not be started.
+pub(super) fn failed_start(link: &ParentLink, result: Result<Payload, Failure>) -> Ended {
     let code = result.err().map(|failure| failure.code);
     let is_there = code.as_deref() == Some(ErrorCode::RunExists.as_str());
-    ended(schedule, if is_there { Ending::Existed } else { Ending::Failed }, code)
+    Ended { number: link.call_id.ordinal(), ending: if is_there { Ending::Existed } else { Ending::Failed }, code }
 }
 
 /// Returns the message to a schedule about the end of a run that it started. The code of a failure is the run's own, so that only
 /// the event determines the ending.
 pub(super) fn ended_by(schedule: &ParentLink, event: &Event, result: Result<Payload, Failure>) -> OutboxMessage {
+    to_schedule(schedule, end_of(schedule, event, result))
+}
+
+/// Returns the end of a run by this event.
+pub(super) fn end_of(link: &ParentLink, event: &Event, result: Result<Payload, Failure>) -> Ended {
     let ending = match event {
         Event::RunCompleted(_) => Ending::Completed,
         Event::RunCanceled(_) => Ending::Canceled,
         Event::TerminateRequested(_) => Ending::Terminated,
         _ => Ending::Failed,
     };
-    ended(schedule, ending, result.err().map(|failure| failure.code))
+    Ended { number: link.call_id.ordinal(), ending, code: result.err().map(|failure| failure.code) }
 }
 
-fn ended(schedule: &ParentLink, ending: Ending, code: Option<String>) -> OutboxMessage {
-    let ended = Ended { number: schedule.call_id.ordinal(), ending, code };
+fn to_schedule(schedule: &ParentLink, ended: Ended) -> OutboxMessage {
     let input = Input { incarnation: schedule.incarnation, ..ScheduleInput::Ended(ended).into() }; // SR3
     OutboxMessage::Input { to: schedule.run.clone(), input }
 }

@@ -198,7 +198,7 @@ async fn take_input<R: Rows>(rows: &mut R, run: RunRef, admission: Admission, en
     let Admission::Taken { head, admitted, slots, .. } = admission else { return Ok(()) };
     let (index, at) = (admitted.record.index, admitted.record.at);
     // The record of an internal run has other events than the input.
-    let encoded = encoded.filter(|_| head.cell.is_none() && head.schedule.is_none());
+    let encoded = encoded.filter(|_| !head.is_internal());
     let in_log = if R::COST_NEEDS_SLOT { None } else { admitted.record.cost().map(TaskAttemptEnded::once) }; // I5
     let loaded = rows.set().change(run);
     for once in slots.into_iter().filter(|once| in_log.as_ref() != Some(once)) {

@@ -389,6 +389,7 @@ fn a_value_is_used_within_the_shorter_time_of_owner_and_caller() {
 
 #[test]
 fn a_cell_is_kept_for_its_time_and_has_one_of_few_kinds() {
+    let kept_for = InternalRuns::kept_for;
     assert_eq!(kept_for(&kind_for(1)), Some(Duration::from_secs(64)));
     assert_eq!(kept_for(&kind_for(3_600_000)), Some(Duration::from_secs(4_096)));
     assert_eq!(kept_for(&kind_for(u64::MAX)), Some(Duration::from_secs(1 << 55)));
