@@ -4,6 +4,7 @@
 
 use onward_core::attribute::AttributeError;
 use onward_core::schedule::ScheduleRefusal;
+use onward_core::start_policy::StartPolicyRefusal;
 use onward_core::{Hash, Index, Name, NameError, RunKey, error_enum};
 use onward_store::StoreError;
 
@@ -89,6 +90,8 @@ error_enum! {
         ScheduleNotFound { schedule: Name } => ScheduleNotFound,
         #[error(transparent)]
         Schedule(#[from] ScheduleRefusal) => (error),
+        #[error(transparent)]
+        StartPolicy(#[from] StartPolicyRefusal) => (error),
         #[error("the current version of flow `{flow}` is {}", current.as_ref().map_or_else(|| "none".to_owned(), |version| format!("`{version}`")))]
         FlowChanged { flow: Name, current: Option<Name> } => FlowChanged,
         #[error("{open_runs} open runs are pinned to versions of flow `{flow}`")]

@@ -21,6 +21,7 @@ mod error;
 mod memo;
 mod schedule;
 mod schemas;
+mod start_policy;
 mod stream;
 mod worker;
 

@@ -21,7 +21,7 @@ const ATTEMPTS: u32 = 100;
 const PAGE: usize = 500;
 
 /// The reason that the deletion of a cell passes to the store, which does not record it.
-const REASON: &str = "the memo is not used any more";
+const REASON: &str = "the cell is not used any more";
 
 impl Runtime {
     /// Delivers a call's request to a cell. Fails with [`StoreError::RunBusy`] if the cell has to be renewed and its last answers
@@ -65,8 +65,8 @@ impl Runtime {
         Ok(output.and_then(|output| memo::hit(head, output, &asked.by)))
     }
 
-    /// Deletes a closed cell; returns false if it is gone or open again.
-    async fn delete_cell(&self, cell: &RunKey) -> Result<bool, StoreError> {
+    /// Deletes a closed cell, of a memo or a start policy; returns false if it is gone or open again.
+    pub(crate) async fn delete_cell(&self, cell: &RunKey) -> Result<bool, StoreError> {
         match self.store().delete_runs(Delete::Run { key: cell.clone(), reason: REASON.to_owned() }).await {
             Ok(_) => Ok(true),
             Err(StoreError::RunNotFound { .. }) => Ok(false),
@@ -164,7 +164,7 @@ pub(crate) fn refuse_memo_ids(call: &mut Call) -> Result<(), RuntimeError> {
     }
 }
 
-/// Refuses the id of an internal run (MM6, SR4).
+/// Refuses the id of an internal run (MM6, SR4, SS4).
 pub fn check_run_id(id: &RunId) -> Result<(), RuntimeError> {
     match InternalRuns::of(id) {
         Some(_) => Err(RuntimeError::IdReserved { what: "run id", id: id.to_string() }),

@@ -32,7 +32,7 @@ pub use builder::{Builder, Defaults, WITHIN};
 pub use client::fork::Fork;
 pub use client::{
     Attached, Backfill, Branch, Driven, Entries, EntryPages, LiveRun, MemoKeys, Onward, RunHandle, RunInput, RunStream,
-    ScheduleHandle, Start, StartTask, TaskHandle, Trigger, Triggered,
+    ScheduleHandle, Start, StartTask, StartWithPolicy, StartedWithPolicy, TaskHandle, Trigger, Triggered,
 };
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::{Answered, Ctx, Memo};
@@ -55,6 +55,7 @@ pub use onward_core::memo::MemoScope;
 pub use onward_core::random::{RandomGenerator, RandomInteger};
 pub use onward_core::schedule::{Calendar, Ending, FiringCause, HistoryEntry, Overlap, ScheduleSpec, SkipReason};
 pub use onward_core::spend;
+pub use onward_core::start_policy::{Batch, Debounce, OnConflict, Singleton, StartOutcome, StartPolicy};
 pub use onward_core::stream;
 pub use onward_core::task::{EffectClass, RetryPolicy};
 pub use onward_core::trace::TraceContext;

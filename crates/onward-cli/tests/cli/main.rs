@@ -27,6 +27,7 @@ mod pressure;
 mod replay;
 mod schedule;
 mod servers;
+mod start_policies;
 mod talking;
 mod tls;
 mod torture;

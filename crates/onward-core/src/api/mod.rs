@@ -14,6 +14,7 @@ mod memos;
 mod observe;
 mod runs;
 mod schedules;
+mod start_policies;
 mod tasks;
 
 pub use conversations::*;
@@ -25,6 +26,7 @@ pub use observe::*;
 pub use payloads::PayloadMut;
 pub use runs::*;
 pub use schedules::*;
+pub use start_policies::*;
 pub use target::{HasTarget, Target, split_call_ref};
 pub use tasks::*;
 pub use verbs::{Call, Reply, Verb, verb};

@@ -41,6 +41,10 @@ impl Call {
                 visit(PayloadMut::Payload(&mut request.input), &request.run, None, &["input"])?;
                 request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit))
             }
+            StartWithPolicy(request) => {
+                let cell = request.context();
+                visit(PayloadMut::Payload(&mut request.input), &cell, None, &["input"])
+            }
             // Read by clients of the run and by the worker that executes the task.
             StartTask(request) => visit(PayloadMut::Payload(&mut request.input), &request.task, None, &["input", "task"]),
             AppendEntry(request) => visit(PayloadMut::Payload(&mut request.entry.content), &request.run, None, &["signal"]),

@@ -44,7 +44,7 @@ targets! {
     |of| Target::Namespace(&mut of.namespace, of.run.as_ref()) => DeletedQuery, WaitQuery, TaskQuery, InvalidateMemosRequest;
     |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, PutDefaultsRequest, DefaultsQuery, SpendQuery, CountQuery, ActivityQuery,
         PutFlowRequest, FlowQuery, DeleteFlowRequest, PutScheduleRequest, ScheduleRequest, ScheduleQuery, PauseScheduleRequest,
-        TriggerScheduleRequest, BackfillScheduleRequest, SlotsRequest;
+        TriggerScheduleRequest, BackfillScheduleRequest, SlotsRequest, StartWithPolicyRequest;
     |of| Target::Namespace(&mut of.filter.namespace, None) => BulkRequest;
     |_of| Target::Nothing => PutAttachmentRequest;
 }

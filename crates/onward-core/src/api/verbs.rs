@@ -16,6 +16,8 @@ macro_rules! with_verbs {
         $callback! {
             /// Starts a run, or returns the existing one: the same id with the same kind and input is the same run.
             start_run StartRun(StartRequest) -> StartReply, Start;
+            /// Starts a run by a policy, which combines starts of one kind and key: singleton, debounce or batch.
+            start_with_policy StartWithPolicy(StartWithPolicyRequest) -> StartWithPolicyReply, Start;
             /// Reads the head of a run.
             read_head ReadRun(RunRequest) -> RunHead, Read;
             /// Queues a task without a workflow, or returns the existing one: the same id with the same kind and input is the

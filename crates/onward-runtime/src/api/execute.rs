@@ -44,6 +44,7 @@ impl Runtime {
         refuse_memo_ids(&mut call)?;
         Ok(match call {
             Call::StartRun(of) => Reply::StartRun(start_reply(self.start_run_for(of, context).await?)),
+            Call::StartWithPolicy(of) => Reply::StartWithPolicy(self.start_with_policy(of, context).await?),
             Call::ReadRun(of) => Reply::ReadRun(self.read_head(&of.run).await?),
             Call::StartTask(of) => Reply::StartTask(start_reply(self.start_task(of).await?)),
             Call::ReadTask(of) => Reply::ReadTask(self.read_task(&of.run).await?),

@@ -21,6 +21,7 @@ use onward_store::{Consequence, OutboxId, StoreError};
 use tokio::task::JoinSet;
 
 use crate::schedule::is_scheduled;
+use crate::start_policy::is_held;
 use crate::{Runtime, RuntimeError, TickCounts};
 
 /// Number of messages in one pass.
@@ -96,6 +97,7 @@ impl Runtime {
     pub(crate) async fn carry(&self, delivery: OutboxMessage) -> Result<bool, StoreError> {
         match delivery {
             OutboxMessage::Start(run) if is_scheduled(&run) => self.carry_scheduled(run, None).await,
+            OutboxMessage::Start(run) if is_held(&run) => self.carry_held(run).await,
             OutboxMessage::Start(run) => self.carry_start(run).await,
             OutboxMessage::StartFromTemplate { run, slot } => self.carry_scheduled(run, Some(&slot)).await,
             OutboxMessage::Input { to, input } => match input.event {

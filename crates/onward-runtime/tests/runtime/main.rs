@@ -22,6 +22,7 @@ mod questions;
 mod retention;
 mod schedules;
 mod sessions;
+mod start_policies;
 mod tasks;
 mod timers;
 mod transfer;

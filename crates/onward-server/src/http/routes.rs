@@ -170,8 +170,9 @@ routes! {
     POST "/v1/runs" startRun [verb StartRun] runs::start,
         "Start a run; a repeat with the same id returns the existing run"
         <- JSON "StartRun"
-        => [201 "Started" JSON "StartedRun",
-            200 "The same run was started before" JSON "StartedRun",
+        => [201 "Started" JSON "RunStart",
+            200 "The same run was started before, or a run with the key of a singleton is open" JSON "RunStart",
+            202 "The start is held by its policy: the run starts later" JSON "StartedWithPolicy",
             400 "The input does not match the schema of its kind" PROBLEM "InputProblem"];
     GET "/v1/runs" listRuns [verb ListRuns] runs::list, "List runs, newest first"
         query [KIND, VERSION, STATUS, ATTRIBUTE, CREATED_FROM, CREATED_UNTIL, RUNS_LIMIT, CURSOR]

@@ -61,6 +61,19 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
             start.budget = None;
             start.trace = start.trace.take().or_else(trace);
         }
+        Call::StartWithPolicy(start) => {
+            by.caller.bounds.check_kind(&start.kind)?;
+            if start.policy.cancels() {
+                // The open run may be of another credential, and may have another kind since a handoff.
+                by.check_also(Scope::Operate, server).await?;
+                if let Some(open) = server.runtime().run_to_cancel(&by.namespace, &start.kind, &start.policy).await? {
+                    bounds::check_existing(server, &by.caller, &open).await?;
+                }
+            }
+            context.allowance = ceilings::of_start(start.budget, by, server).await?;
+            start.budget = None;
+            start.trace = start.trace.take().or_else(trace);
+        }
         Call::StartTask(start) => {
             by.caller.bounds.check_kind(&start.kind)?;
             by.caller.bounds.check_queue(start.options.queue.as_ref().map_or("", Name::as_str))?;

@@ -34,6 +34,7 @@ mod runs;
 mod schedules;
 mod session;
 mod site;
+mod start_policies;
 mod streams;
 mod tasks;
 mod tls;

@@ -26,6 +26,7 @@ pub(crate) mod fork;
 mod memos;
 mod schedules;
 mod send;
+mod start_policies;
 mod stream;
 mod task;
 mod watch;
@@ -65,6 +66,7 @@ pub use entries::{Branch, Entries, EntryPages};
 pub use memos::MemoKeys;
 pub use schedules::{Backfill, ScheduleHandle, Trigger, Triggered};
 pub use send::{Append, Retry, SendSignal, Update};
+pub use start_policies::{StartWithPolicy, StartedWithPolicy};
 pub use stream::RunStream;
 pub use task::{StartTask, TaskHandle};
 pub use watch::LiveRun;
@@ -182,6 +184,18 @@ impl Onward {
             attributes: Vec::new(),
             output: PhantomData,
         }
+    }
+
+    /// Returns the version that a new run of this process has; fails if this process has the store and not the code. A server has
+    /// workers with kinds that this process has not registered.
+    fn check_known(&self, kind: &Name, version: Option<&Name>) -> Result<Option<Name>, Error> {
+        let registry = &self.inner.worker.registry;
+        let current = || registry.workflows.get(kind).and_then(|kind| kind.current.clone());
+        let version = version.cloned().or_else(current);
+        if self.inner.local.runtime.is_some() && registry.handler(kind, version.as_ref()).is_none() {
+            return Err(Error::UnknownKind { kind: kind.to_string(), version: version.map(|version| version.to_string()) });
+        }
+        Ok(version)
     }
 
     /// Returns a handle to an existing run, or to one that a schedule has decided to start.
@@ -424,18 +438,12 @@ impl<O> Start<O> {
         let inner = &self.onward.inner;
         let kind = Name::new(&self.kind)?;
         let version = self.version.as_deref().map(Name::new).transpose()?;
-        let registry = &inner.worker.registry;
-        let version = version.or_else(|| registry.workflows.get(&kind).and_then(|kind| kind.current.clone()));
-        // A server has workers with kinds that this process has not registered.
-        if inner.local.runtime.is_some() && registry.handler(&kind, version.as_ref()).is_none() {
-            return Err(Error::UnknownKind { kind: self.kind, version: version.map(|version| version.to_string()) });
-        }
+        let version = self.onward.check_known(&kind, version.as_ref())?;
         let signal = self.signal.transpose()?;
         let id = self.id.unwrap_or_else(|| new_run_id(SystemClock.now()));
         let key = self.onward.key(&id)?;
         let input = self.input.map_err(|why| Error::Convert { what: "the input", why })?;
-        let attribute = |(name, value): (String, AttributeValue)| Ok::<_, NameError>(Attribute { name: Name::new(name)?, value });
-        let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
+        let attributes = attributes(self.attributes)?;
         let (seed, trace) = (random_u64(), self.trace);
         // Over a server, the API key limits the budget that may be granted.
         let (run, budget, deadline_ms) = (key.clone(), self.budget, self.deadline.map(millis));
@@ -446,6 +454,10 @@ impl<O> Start<O> {
 }
 
 awaitable!(Start<O> => RunHandle<O>);
+
+fn attributes(given: Vec<(String, AttributeValue)>) -> Result<Vec<Attribute>, NameError> {
+    given.into_iter().map(|(name, value)| Ok(Attribute { name: Name::new(name)?, value })).collect()
+}
 
 fn to_signal(name: &str, payload: Result<Payload, Error>) -> Result<Signal, Error> {
     Ok(Signal { payload: payload?, name: Name::new(name)?, signal_id: None })

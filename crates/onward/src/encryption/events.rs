@@ -7,15 +7,20 @@ use onward_core::event::{CarriedSignal, Checkpoint, ChildCompleted, ChildFailed,
 use onward_core::memo::keyed;
 use onward_core::run::Commit;
 use onward_core::schedule_run::schedule_of;
+use onward_core::start_policy::context_of;
 use onward_core::task::TaskReport;
 use onward_core::{CallId, Event, Failure, Hash, Payload, Record, RunKey};
 
 use super::{CodecError, Direction, EncryptionBoundary, Passed, PayloadContext, PayloadRuns, outcome_homes};
 
-/// Returns the contexts of the input of a run. All runs of a schedule have the input of the schedule.
+/// Returns the contexts of the input of a run. All runs of a schedule have the input of the schedule, and a start with a policy is
+/// encrypted before its run has an id.
 pub(super) fn input_contexts(runs: &[RunKey], parent: Option<&ParentLink>) -> Vec<PayloadContext> {
-    let schedule = parent.filter(|parent| schedule_of(&parent.run.id).is_some());
-    let all: Vec<RunKey> = runs.iter().chain(schedule.map(|parent| &parent.run)).cloned().collect();
+    let started_by = parent.and_then(|parent| match context_of(&parent.run.id) {
+        Some(cell) => Some(sibling(&parent.run, &cell)),
+        None => schedule_of(&parent.run.id).map(|_| parent.run.clone()),
+    });
+    let all: Vec<RunKey> = runs.iter().cloned().chain(started_by).collect();
     PayloadContext::of_all(&all, "input")
 }
 

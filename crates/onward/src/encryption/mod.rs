@@ -135,8 +135,14 @@ impl EncryptionBoundary {
         Ok(())
     }
 
-    /// Decodes a payload that was encoded for one of these contexts.
+    /// Decodes a payload that was encoded for one of these contexts; of a list, each item.
     fn open(&self, payload: &Payload, contexts: &[PayloadContext]) -> Result<Payload, CodecError> {
+        let Some(items) = payload.list_items() else { return self.open_one(payload, contexts) };
+        let items: Vec<Payload> = items.iter().map(|item| self.open_one(item, contexts)).collect::<Result<_, _>>()?;
+        Ok(Payload::list(&items))
+    }
+
+    fn open_one(&self, payload: &Payload, contexts: &[PayloadContext]) -> Result<Payload, CodecError> {
         let (own, others) = contexts.split_first().expect("every payload has a context");
         self.codec.decode(payload, own).or_else(|error| {
             let other = others.iter().find_map(|context| self.codec.decode(payload, context).ok());

@@ -49,6 +49,7 @@ mod spawning;
 mod spending;
 mod stalls;
 mod standalone;
+mod start_policies;
 mod steps;
 mod streams;
 mod talking;

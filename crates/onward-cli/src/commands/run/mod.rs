@@ -8,6 +8,7 @@ mod events;
 mod filter;
 mod input;
 mod list;
+mod policy;
 mod reopen;
 mod show;
 mod start;

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::api::{Signal, StartRequest};
+use onward_core::api::{Signal, StartRequest, StartWithPolicyRequest};
+use onward_core::start_policy::StartPolicyRefusal;
 use onward_core::time::millis;
 use onward_core::{ErrorCode, Name, RunKey};
 use onward_runtime::RuntimeError;
 
 use super::filter::attribute;
+use super::policy::{self, PolicyArgs};
 use crate::args::{Global, read_optional_payload, read_payload};
 use crate::connection::Connection;
 use crate::error::{Exit, Mistake, RUN_FAILED};
@@ -50,6 +52,8 @@ pub struct StartArgs {
     wait: bool,
     #[command(flatten)]
     wait_timeout: WaitTimeout,
+    #[command(flatten)]
+    policy: PolicyArgs,
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +93,15 @@ pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
         let message = "`--wait` needs a server: this command locks the directory, so no worker can run";
         let hint = "set `--server`, or omit `--wait` and use `onward run wait` while a worker runs";
         return Err(Mistake::usage(ErrorCode::Usage, message, hint).into());
+    }
+    if let Some(policy) = args.policy.policy() {
+        let (request_id, deadline_ms) = (args.policy.request_id()?, args.deadline.map(millis));
+        let request = StartWithPolicyRequest::new(connection.namespace.clone(), kind, policy, input);
+        let request = StartWithPolicyRequest { version, attributes, budget, deadline_ms, request_id, ..request };
+        return policy::start(&connection, request, global).await;
+    }
+    if args.policy.has_request_id() {
+        return Err(RuntimeError::from(StartPolicyRefusal::RequestIdAlone).into());
     }
     let key = connection.key(&args.id.unwrap_or_else(new_id::run))?;
     let seed = new_id::random_u64();

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use axum::http::HeaderValue;
 use axum::http::header::LOCATION;
-use onward_core::api::{AskRequest, Signal, SignalRequest, StartRequest, verb};
+use onward_core::api::{AskRequest, Signal, SignalRequest, StartRequest, StartWithPolicyReply, StartWithPolicyRequest, verb};
 use onward_core::budget::{Budget, WrittenBudget};
-use onward_core::{Name, RunId, RunKey};
+use onward_core::start_policy::{Batch, Debounce, Singleton, StartOutcome, StartPolicy, StartPolicyRefusal};
+use onward_core::{Name, RunId, RunKey, Timestamp};
 use onward_runtime::RuntimeError;
 
 use crate::handlers::attributes::{PlainValue, attributes};
@@ -31,6 +32,14 @@ bodies! {
         budget: Option<WrittenBudget>,
         /// Time after which the run is canceled; time while it is paused does not count.
         deadline_ms: Option<u64>,
+        /// At most one open run of the kind and key.
+        singleton: Option<Singleton>,
+        /// One run for starts that follow each other closely, with the last input.
+        debounce: Option<Debounce>,
+        /// One run for several inputs.
+        batch: Option<Batch>,
+        /// Idempotency key of a start with a policy: a repeat with the same id within a day is the same start.
+        request_id: Option<String> as Option<Name>,
     }
 
     pub(crate) struct SignalBody as SendSignal {
@@ -54,6 +63,17 @@ bodies! {
 }
 
 documents! {
+    /// Answer to a start with a policy.
+    struct StartedWithPolicy<'a>(reply: &'a StartWithPolicyReply) {
+        /// The run of the start, or the one that it was skipped for.
+        id: &'a RunId = &reply.run,
+        outcome: StartOutcome = reply.outcome,
+        /// The time at which a held run starts, if no later start changes it; null if it waits for the end of another run.
+        due_at: Option<Timestamp> = reply.due_at,
+        /// The same request was accepted before; this is its first answer.
+        repeated: bool = reply.repeated,
+    }
+
     struct QueryAnswer<'a> {
         run: &'a RunId,
         outcome: Outcome<'a>,
@@ -62,7 +82,10 @@ documents! {
 
 /// Handles `POST /v1/runs`.
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
-    let body: StartBody = request.json().await?;
+    let mut body: StartBody = request.json().await?;
+    if let Some(policy) = body.take_policy().map_err(RuntimeError::from)? {
+        return start_with_policy(request, body, policy).await;
+    }
     let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(request.server.runtime().clock().now())))?;
     let start = StartRequest {
         version: body.version.map(Name::new).transpose()?,
@@ -82,13 +105,53 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let signal = started.signal.as_ref().map(|appended| Receipt::new(id, appended));
     let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };
     let document = StartedRun { run: Run::from(&started.head), created: started.created, signal };
-    let mut response = json(status, &document);
+    Ok(located(json(status, &document), id))
+}
+
+/// Adds the address of the run to a response.
+fn located(mut response: Response, id: &RunId) -> Response {
     let location: String = form_urlencoded::byte_serialize(id.as_str().as_bytes()).collect();
     // Form encoding writes a blank as `+`, a path needs `%20`.
     if let Ok(location) = HeaderValue::try_from(format!("/v1/runs/{}", location.replace('+', "%20"))) {
         response.headers_mut().insert(LOCATION, location);
     }
-    Ok(response)
+    response
+}
+
+async fn start_with_policy(request: Request, body: StartBody, policy: StartPolicy) -> Result<Response, Problem> {
+    let start = StartWithPolicyRequest {
+        version: body.version.map(Name::new).transpose()?,
+        attributes: attributes(body.attributes)?,
+        budget: body.budget.map(Budget::from),
+        deadline_ms: body.deadline_ms,
+        request_id: body.request_id.map(Name::new).transpose()?,
+        ..StartWithPolicyRequest::new(request.by.namespace.clone(), Name::new(body.kind)?, policy, payload(body.input))
+    };
+    let reply = request.execute::<verb::StartWithPolicy>(start).await?;
+    let status = match (reply.outcome, reply.repeated) {
+        (StartOutcome::Started, false) => StatusCode::CREATED,
+        (StartOutcome::Held, false) => StatusCode::ACCEPTED,
+        _ => StatusCode::OK,
+    };
+    Ok(located(json(status, &StartedWithPolicy::from(&reply)), &reply.run))
+}
+
+impl StartBody {
+    /// Takes the policy out of the body.
+    fn take_policy(&mut self) -> Result<Option<StartPolicy>, StartPolicyRefusal> {
+        let singleton = self.singleton.take().map(StartPolicy::Singleton);
+        let debounce = self.debounce.take().map(StartPolicy::Debounce);
+        let mut policies: Vec<_> =
+            [singleton, debounce, self.batch.take().map(StartPolicy::Batch)].into_iter().flatten().collect();
+        let policy = policies.pop();
+        match &policy {
+            Some(_) if !policies.is_empty() => Err(StartPolicyRefusal::SeveralPolicies { count: policies.len() + 1 }),
+            Some(_) if self.id.is_some() => Err(StartPolicyRefusal::FixedId),
+            Some(_) if self.signal.is_some() => Err(StartPolicyRefusal::Signal),
+            None if self.request_id.is_some() => Err(StartPolicyRefusal::RequestIdAlone),
+            _ => Ok(policy),
+        }
+    }
 }
 
 impl SignalBody {

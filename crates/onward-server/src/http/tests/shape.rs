@@ -15,6 +15,7 @@ use onward_core::schedule::{
     BackfillRange, Firing, HistoryEntry, Overlap, Paused, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
 };
 use onward_core::spend::SpendTotals;
+use onward_core::start_policy::{Batch, Debounce, Singleton, StartOutcome};
 use onward_core::task::TaskCount;
 use onward_core::view::{Awaited, ForkedFrom, RunCounts, Undelivered};
 use onward_core::{Event, Failure, Hash, Index, Name, Namespace, Payload, RunId, Status, Timestamp, WorkerId};
@@ -126,6 +127,7 @@ of_core! {
     ActiveType, bool, i32, u32, u64, usize, String, Appended, Audience, AppendedEntry, Awaited, BlockReason, Budget, BulkDone, BulkVerb, EntryPage, Event,
     Failure, ForkedFrom, Hash, Index, Namespace, ParentLink, Payload, RefusedRun, RunChange, RunCounts, RunPaused, SpendBy, SpendRow,
     BackfillRange, Firing, HistoryEntry, Overlap, Paused, RunningFiring, ScheduleOptions, ScheduleSpec, Totals, TriggerOutcome,
+    Batch, Debounce, Singleton, StartOutcome,
     UpcomingSlot, SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
 }
 
