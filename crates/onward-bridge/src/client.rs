@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use onward::{Decide, Index, Onward, RunHandle, RunInput, StartTask, Status};
+use onward::{Decide, Index, Onward, RunHandle, RunInput, StartOutcome, StartPolicy, StartTask, Status, Timestamp};
 use onward_core::budget::Budget;
 use onward_core::conversation::EntryCursor;
 use onward_core::live::LogCursor;
@@ -35,8 +35,26 @@ arguments! {
         trace: Option<String>,
         signal: Option<StartSignal>,
     }
+    StartWithPolicy {
+        kind: String,
+        #[serde(default = "null")]
+        input: Raw,
+        version: Option<String>,
+        #[serde(default)]
+        attributes: BTreeMap<String, AttributeText>,
+        budget: Option<Budget>,
+        deadline_ms: Option<u64>,
+        trace: Option<String>,
+        policy: StartPolicy,
+        request_id: Option<String>,
+    }
     StartSignal { name: String, #[serde(default = "null")] value: Raw, id: Option<String> }
-    OfRun { run: String }
+    OfRun {
+        run: String,
+        /// The run may not be started yet.
+        #[serde(default)]
+        held: bool,
+    }
     Signal { run: String, name: String, #[serde(default = "null")] value: Raw, id: Option<String> }
     Message { run: String, value: Raw, id: Option<String> }
     AppendEntry { run: String, role: String, content: Raw, id: Option<String> }
@@ -87,6 +105,14 @@ struct Id<'a> {
     id: &'a str,
 }
 
+#[derive(Serialize)]
+struct PolicyAnswer<'a> {
+    id: &'a str,
+    outcome: StartOutcome,
+    due_at: Option<Timestamp>,
+    repeated: bool,
+}
+
 fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| BridgeError::arguments("the reply", &error))
 }
@@ -109,7 +135,12 @@ pub(crate) async fn request(onward: Onward, verb: &str, text: &str, item: impl F
             item(json(&Id { id: run.id() })?);
             plain(run.result().await?)
         }
-        "result" => plain(run(&read::<OfRun>(verb, text)?.run)?.result().await?),
+        "start_with_policy" => start_with_policy(&onward, read(verb, text)?).await,
+        "result" => {
+            let OfRun { run: of, held } = read(verb, text)?;
+            let run = if held { onward.held_run::<Raw>(&of)? } else { run(&of)? };
+            plain(run.result().await?)
+        }
         "signal" => {
             let Signal { run: to, name, value, id } = read(verb, text)?;
             let signal = run(&to)?.signal(name.as_str(), &value);
@@ -246,15 +277,46 @@ fn decision(verb: &str, approved: Option<bool>) -> Result<bool> {
     }
 }
 
+/// What a start sets about its run.
+struct StartOptions {
+    version: Option<String>,
+    attributes: BTreeMap<String, AttributeText>,
+    budget: Option<Budget>,
+    deadline_ms: Option<u64>,
+    trace: Option<String>,
+}
+
+impl StartOptions {
+    fn apply(self, start: onward::Start<Raw>) -> onward::Start<Raw> {
+        let StartOptions { version, attributes, budget, deadline_ms, trace } = self;
+        let start = version.into_iter().fold(start, |start, version| start.version(version));
+        let start = attributes.into_iter().fold(start, |start, (name, value)| start.attribute(&name, value.into_value()));
+        let start = budget.into_iter().fold(start, |start, budget| start.budget(budget));
+        let start = deadline_ms.into_iter().fold(start, |start, limit| start.deadline(Duration::from_millis(limit)));
+        trace.into_iter().fold(start, |start, trace| start.trace(trace))
+    }
+}
+
+async fn start_with_policy(onward: &Onward, arguments: StartWithPolicy) -> Result<String> {
+    let StartWithPolicy { kind, input, version, attributes, budget, deadline_ms, trace, policy, request_id } = arguments;
+    let start = onward.start::<Raw, _>(kind.as_str(), &input);
+    let start = StartOptions { version, attributes, budget, deadline_ms, trace }.apply(start);
+    let start = match policy {
+        StartPolicy::Singleton(policy) => start.singleton(policy),
+        StartPolicy::Debounce(policy) => start.debounce(policy),
+        StartPolicy::Batch(policy) => start.batch(policy),
+    };
+    let start = request_id.into_iter().fold(start, |start, id| start.request_id(id));
+    let started = start.await?;
+    let (id, outcome, due_at) = (started.run.id(), started.outcome, started.due_at);
+    json(&PolicyAnswer { id, outcome, due_at, repeated: started.repeated })
+}
+
 async fn start(onward: &Onward, arguments: Start) -> Result<RunHandle<Raw>> {
     let Start { kind, input, id, version, attributes, budget, deadline_ms, trace, signal } = arguments;
     let start = onward.start::<Raw, _>(kind.as_str(), &input);
     let start = id.into_iter().fold(start, |start, id| start.id(id));
-    let start = version.into_iter().fold(start, |start, version| start.version(version));
-    let start = attributes.into_iter().fold(start, |start, (name, value)| start.attribute(&name, value.into_value()));
-    let start = budget.into_iter().fold(start, |start, budget| start.budget(budget));
-    let start = deadline_ms.into_iter().fold(start, |start, limit| start.deadline(Duration::from_millis(limit)));
-    let start = trace.into_iter().fold(start, |start, trace| start.trace(trace));
+    let start = StartOptions { version, attributes, budget, deadline_ms, trace }.apply(start);
     let start = signal.into_iter().fold(start, |start, StartSignal { name, value, id }| {
         let start = start.signal(name.as_str(), &value);
         id.into_iter().fold(start, |start, id| start.signal_id(id))

@@ -11,6 +11,7 @@ import type { TaskCtx } from "./jobs.js";
 import { encode, encodeArguments } from "./json.js";
 import type { Middleware } from "./middleware.js";
 import { ScheduleHandle, putArguments, scheduleOf, slotOf, specOf, type ScheduleDocument, type ScheduleOptions, type ScheduleTimes, type ScheduleView, type Slot, type SlotDocument } from "./schedules.js";
+import { policyArgument, type PolicyAnswer, type PolicyStartOptions, type StartPolicy, type StartedWithPolicy } from "./start_policies.js";
 import { checkOption, nameOf, namedSchemas, taskDefaults, type Input, type SignalName, type Task, type TaskName, type Workflow, type WorkflowName } from "./names.js";
 
 
@@ -142,17 +143,39 @@ export class Onward implements AsyncDisposable {
   /** Starts a run. */
   async start<I, O>(workflow: WorkflowName<I, O>, ...[input, options = {}]: Input<I, StartOptions>): Promise<RunHandle<O>> {
     const { attributes, signal, deadline, ...others } = options;
-    const named = Object.entries(attributes ?? {}).map(([name, value]) => [name, attributeArgument(name, value)]);
     const args = {
       kind: nameOf(workflow),
       input: input ?? null,
       ...others,
-      attributes: Object.fromEntries(named) as object,
+      attributes: attributesArgument(attributes),
       signal: signalArgument(signal),
       deadline_ms: optionalMs(deadline, "deadline"),
     };
     const { id } = await this.request<{ id: string }>("start", args, "the input of workflow", nameOf(workflow));
     return this.run(id);
+  }
+
+  /**
+   * Starts a run by a policy, which combines starts of one kind and key. The input is one input, also for a batch, whose run gets
+   * the list of them.
+   */
+  async startWithPolicy<O>(
+    // eslint-disable-next-line @typescript-eslint/no-explicit-any -- a batch has inputs that are items of that of its run
+    workflow: WorkflowName<any, O>, input: unknown, policy: StartPolicy, options: PolicyStartOptions = {},
+  ): Promise<StartedWithPolicy<O>> {
+    const { attributes, deadline, requestId, ...others } = options;
+    const args = {
+      kind: nameOf(workflow),
+      input: input ?? null,
+      ...others,
+      attributes: attributesArgument(attributes),
+      deadline_ms: optionalMs(deadline, "deadline"),
+      policy: policyArgument(policy),
+      request_id: requestId,
+    };
+    const answer = await this.request<PolicyAnswer>("start_with_policy", args, "the input of workflow", nameOf(workflow));
+    const dueAt = answer.due_at === null ? undefined : new Date(answer.due_at);
+    return { run: new RunHandle<O>(this, answer.id, true), outcome: answer.outcome, dueAt, repeated: answer.repeated };
   }
 
   /** Returns the handle of a run, which need not exist. */
@@ -349,9 +372,12 @@ abstract class Handle {
 
 /** A run. */
 export class RunHandle<O = unknown> extends Handle {
+  readonly #isHeld: boolean;
+
   /** @internal */
-  constructor(onward: Onward, id: string) {
+  constructor(onward: Onward, id: string, isHeld = false) {
     super(onward, "run", id);
+    this.#isHeld = isHeld;
   }
 
   /**
@@ -360,7 +386,7 @@ export class RunHandle<O = unknown> extends Handle {
    * @throws {RunFailed} with the failure, if the run failed, was canceled or terminated.
    */
   result(): Promise<O> {
-    return this.request<O>("result");
+    return this.request<O>("result", { held: this.#isHeld });
   }
 
   /** Sends a signal. With an id, it arrives once, however often it is sent. */
@@ -575,6 +601,10 @@ function drivenOf<O>({ state, output, failure }: DrivenDocument<O>): Driven<O> {
 
 function decided({ feedback, decidedBy, id }: DecideOptions): Record<string, unknown> {
   return { feedback, decided_by: decidedBy, id };
+}
+
+function attributesArgument(attributes: Record<string, AttributeValue> | undefined): object {
+  return Object.fromEntries(Object.entries(attributes ?? {}).map(([name, value]) => [name, attributeArgument(name, value)])) as object;
 }
 
 function forkArguments({ dropSignals, restartChildren, includeOutcomeUnknown, ...others }: ForkOptions): object {

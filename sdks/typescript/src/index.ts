@@ -76,5 +76,6 @@ export type {
   Triggered,
 } from "./schedules.js";
 export type { Schema, StandardSchema } from "./schema.js";
+export type { Batch, Debounce, PolicyStartOptions, Singleton, StartPolicy, StartedWithPolicy } from "./start_policies.js";
 export type { AttributeValue, Budget, BudgetUse, Duration, Memo, Retry } from "./options.js";
 export { RandomGenerator } from "./random.js";

@@ -36,6 +36,7 @@ from ._loop import Call
 from ._native import version as _version
 from ._random import RandomGenerator
 from ._schedules import ScheduleHandle, ScheduleLine, ScheduleTotals, ScheduleView, Slot, Triggered
+from ._start_policies import Batch, Debounce, Singleton, StartedWithPolicy, StartPolicy
 from ._tasks import Attempt, TaskCtx, current_attempt
 
 __version__ = _version()
@@ -45,10 +46,12 @@ __all__ = [
     "ApprovalCall",
     "Attempt",
     "Attributes",
+    "Batch",
     "Call",
     "ChildCall",
     "ContextMisused",
     "Ctx",
+    "Debounce",
     "Decision",
     "DirectoryInUse",
     "Failure",
@@ -72,8 +75,11 @@ __all__ = [
     "ShutDown",
     "SignalPattern",
     "Signals",
+    "Singleton",
     "Slot",
     "Spawned",
+    "StartPolicy",
+    "StartedWithPolicy",
     "State",
     "Task",
     "TaskCtx",

@@ -18,6 +18,7 @@ from ._host import Host, OnwardClosed
 from ._json import Convert, Raw, arguments, milliseconds, raw
 from ._native import Bridge, NativeError
 from ._schedules import ScheduleHandle, ScheduleOptions, ScheduleTimes, ScheduleView, Slot, put_arguments, slots_of, spec_of
+from ._start_policies import PolicyStartOptions, StartedWithPolicy, StartPolicy, due_at_of, policy_json
 from .agents import collect
 from .middleware import Middleware, checked
 
@@ -108,12 +109,13 @@ class RunView:
 class RunHandle(Generic[O]):
     """A run, by its id. A handle is only a name: it costs nothing, and the run need not exist."""
 
-    __slots__ = ("_convert", "_onward", "id")
+    __slots__ = ("_convert", "_held", "_onward", "id")
 
-    def __init__(self, onward: Onward, id: str, convert: Convert = None) -> None:
+    def __init__(self, onward: Onward, id: str, convert: Convert = None, *, held: bool = False) -> None:
         self._onward = onward
         self.id = id
         self._convert = convert
+        self._held = held
 
     def __repr__(self) -> str:
         return f"<run {self.id!r}>"
@@ -126,7 +128,7 @@ class RunHandle(Generic[O]):
 
         Raises `RunFailed` if it failed, was canceled or was terminated; its `failure` says why.
         """
-        value = await self._do("result")
+        value = await self._do("result", held=self._held)
         return value if self._convert is None else self._convert(value)  # type: ignore[no-any-return]
 
     async def signal(self, name: str, value: Any = None, *, id: str | None = None) -> Any:
@@ -388,6 +390,32 @@ class Onward:
         fields["attributes"] = {name: attribute(value) for name, value in attributes.items()} or None
         reply = await self.request("start", kind=name_of(workflow), input=input_of("workflow", workflow, input), **fields)
         return RunHandle(self, reply["id"], convert_of(workflow))
+
+    @overload
+    async def start_with_policy(
+        self, workflow: Workflow[Any, O], input: Any, policy: StartPolicy, **options: Unpack[PolicyStartOptions]
+    ) -> StartedWithPolicy[O]: ...
+    @overload
+    async def start_with_policy(
+        self, workflow: str, input: Any, policy: StartPolicy, **options: Unpack[PolicyStartOptions]
+    ) -> StartedWithPolicy[Any]: ...
+    async def start_with_policy(
+        self, workflow: Any, input: Any, policy: StartPolicy, **options: Unpack[PolicyStartOptions]
+    ) -> StartedWithPolicy[Any]:
+        """Starts a run by a policy, which combines starts of one kind and key: `Singleton`, `Debounce` or `Batch`.
+
+        The input is one input, also for a batch, whose run gets the list of them.
+        """
+        fields: dict[str, Any] = dict(options)
+        fields["deadline_ms"] = milliseconds(fields.pop("deadline", None))
+        attributes = fields.pop("attributes", None) or {}
+        fields["attributes"] = {name: attribute(value) for name, value in attributes.items()} or None
+        fields["policy"] = policy_json(policy)
+        reply = await self.request(
+            "start_with_policy", kind=name_of(workflow), input=input_of("workflow", workflow, input), **fields
+        )
+        run: RunHandle[Any] = RunHandle(self, reply["id"], convert_of(workflow), held=True)
+        return StartedWithPolicy(run, reply["outcome"], due_at_of(reply["due_at"]), reply["repeated"])
 
     @overload
     def run(self, id: str) -> RunHandle[Any]: ...
