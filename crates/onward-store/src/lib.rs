@@ -29,8 +29,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::internal::InternalRuns;
+use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};

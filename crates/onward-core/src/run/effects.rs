@@ -159,7 +159,9 @@ impl RunHead {
         match record.commit {
             _ if self.external.is_some() => Vec::new(),
             _ if self.schedule.is_some() => record.events.iter().flat_map(|event| self.schedule_effects(event)).collect(),
-            _ if self.start_policy.is_some() => record.events.iter().flat_map(|event| self.policy_effects(event, record.at)).collect(),
+            _ if self.start_policy.is_some() => {
+                record.events.iter().flat_map(|event| self.policy_effects(event, record.at)).collect()
+            }
             Some(_) => self.commit_effects(&record.events, record.at),
             None => record.events.iter().flat_map(|event| self.input_effects(event, record.at)).collect(),
         }

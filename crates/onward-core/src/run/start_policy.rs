@@ -59,9 +59,7 @@ pub fn route(cells: [Option<&RunHead>; 2]) -> Route {
             let ended = cells[other].filter(|head| head.status.is_closed()).map(|_| other);
             Route { current: newest, is_open: true, ended, outdated: false }
         }
-        Some((false, ..)) => {
-            Route { current: other, is_open: false, ended: Some(newest), outdated: cells[other].is_some() }
-        }
+        Some((false, ..)) => Route { current: other, is_open: false, ended: Some(newest), outdated: cells[other].is_some() },
     }
 }
 

@@ -37,7 +37,8 @@ impl PolicyCell {
 
     /// Returns the two ids of the cell.
     pub fn ids(&self) -> [RunId; 2] {
-        let requester = self.requester.as_ref().map(|name| format!(":{}", Hash::of_parts(&[name.as_bytes()]))).unwrap_or_default();
+        let requester =
+            self.requester.as_ref().map(|name| format!(":{}", Hash::of_parts(&[name.as_bytes()]))).unwrap_or_default();
         let context = self.context();
         [0, 1].map(|turn| RunId::new(format!("{context}{requester}.{turn}")).expect("a prefix and two hashes are an id"))
     }

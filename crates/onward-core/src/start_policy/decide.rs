@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::head::{
-    CellClosed, HoldAdded, HoldOpened, HoldReplaced, HoldStarted, NextWake, OpenRunCanceled, PolicyChange, PolicyHead, StartSkipped,
+    CellClosed, HoldAdded, HoldOpened, HoldReplaced, HoldStarted, NextWake, OpenRunCanceled, PolicyChange, PolicyHead,
+    StartSkipped,
 };
 use super::input::{PolicyAsk, PolicyInput, StartPolicyRefusal};
 use super::policy::{Batch, Debounce, OnConflict, Singleton, StartPolicy};
@@ -114,9 +115,11 @@ impl Draft<'_> {
 
     fn ask_batch(&mut self, policy: &Batch, ask: &PolicyAsk) {
         let window = Duration::from_millis(policy.window_ms);
-        let fits = self.head.held.as_ref().is_some_and(|held| {
-            held.options.is_same(&ask.options) && held.bytes + ask.input.data().len() <= BATCH_BYTES_MAX
-        });
+        let fits = self
+            .head
+            .held
+            .as_ref()
+            .is_some_and(|held| held.options.is_same(&ask.options) && held.bytes + ask.input.data().len() <= BATCH_BYTES_MAX);
         if !fits {
             self.start(); // SP4, SP5
         }

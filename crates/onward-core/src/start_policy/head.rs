@@ -191,8 +191,7 @@ impl PolicyHead {
         self.held = None;
         self.next_number = self.next_number.max(started.number.saturating_add(1));
         if self.cell.policy == super::PolicyType::Singleton {
-            self.open =
-                Some(OpenRun { number: started.number, run: started.run.clone(), started_at: at, is_canceled: false });
+            self.open = Some(OpenRun { number: started.number, run: started.run.clone(), started_at: at, is_canceled: false });
         }
     }
 }

@@ -106,8 +106,7 @@ impl PolicyAsk {
     /// Returns the answer to this start, from what was decided about it.
     pub fn answer(&self, changes: &[PolicyChange]) -> Option<StartAnswer> {
         let held = |run: &RunId, due_at: Option<Timestamp>| {
-            let is_started =
-                changes.iter().any(|change| matches!(change, PolicyChange::Started(started) if started.run == *run));
+            let is_started = changes.iter().any(|change| matches!(change, PolicyChange::Started(started) if started.run == *run));
             match is_started {
                 true => StartAnswer { run: run.clone(), outcome: StartOutcome::Started, due_at: None },
                 false => StartAnswer { run: run.clone(), outcome: StartOutcome::Held, due_at },

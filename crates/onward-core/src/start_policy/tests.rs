@@ -108,7 +108,8 @@ fn a_singleton_skips_or_replaces_while_its_run_is_open() {
     assert_eq!(cell.ask(ask(cancel(), "c", "3"), 2), "c held");
     assert_eq!(cell.ask(ask(cancel(), "d", "4"), 3), "c held", "SP2");
     assert_eq!(cell.ask(ask(skip(), "e", "5"), 4), "c skipped");
-    let ended = |number| PolicyInput::Ended(crate::schedule::Ended { number, ending: crate::schedule::Ending::Canceled, code: None });
+    let ended =
+        |number| PolicyInput::Ended(crate::schedule::Ended { number, ending: crate::schedule::Ending::Canceled, code: None });
     assert_eq!(cell.input(&ended(7), 5), [], "SP7");
     assert!(matches!(&cell.input(&ended(0), 6)[..], [PolicyChange::Ended(_), PolicyChange::Started(_)]));
     assert_eq!(cell.input(&ended(0), 7), [], "SP7");

@@ -102,7 +102,11 @@ fn a_cell_accepts_nothing_else_and_other_runs_no_starts() {
     let end = crate::event::TerminateRequested { reason: String::new(), reset_to: None };
     malformed(head.admit_input(Input::new(end), None, Timestamp(1)));
     malformed(head.admit_input(input(ask(singleton(OnConflict::Skip), "b")), None, Timestamp(1)));
-    let (mut run, _) = RunHead::start(RunKey::new(Namespace::default(), RunId::new("r").unwrap()), RunStarted::new(name("report"), Payload::null(), 1), Timestamp(0));
+    let (mut run, _) = RunHead::start(
+        RunKey::new(Namespace::default(), RunId::new("r").unwrap()),
+        RunStarted::new(name("report"), Payload::null(), 1),
+        Timestamp(0),
+    );
     malformed(run.admit_input(input(ask(batch(), "b")), None, Timestamp(1)));
     let stale = Input { incarnation: Some(8), ..input(ask(batch(), "b")) };
     assert_eq!(head.admit_input(stale, None, Timestamp(1)).unwrap_err().code(), "run_continued");

@@ -4,6 +4,7 @@
 
 mod recording;
 mod schedule;
+mod start_policy;
 mod workflows;
 
 use std::collections::BTreeSet;
@@ -26,6 +27,18 @@ macro_rules! golden {
             name: "schedule",
             record: schedule::schedule,
             replay: schedule::read_schedule,
+        }, Golden {
+            name: "singleton",
+            record: start_policy::singleton,
+            replay: start_policy::read_singleton,
+        }, Golden {
+            name: "debounce",
+            record: start_policy::debounce,
+            replay: start_policy::read_debounce,
+        }, Golden {
+            name: "batch",
+            record: start_policy::batch,
+            replay: start_policy::read_batch,
         }, Golden { name: "external", record: recording::external, replay: recording::read_external }, Golden {
             name: "agent",
             record: recording::agent,
@@ -141,7 +154,7 @@ fn a_recorded_log_replays_against_its_code() {
 #[test]
 fn a_recorded_log_does_not_replay_against_other_code() {
     // A branch from outside is decided without code.
-    let of_no_code = ["open", "terminated", "external", "branched", "cell", "schedule"];
+    let of_no_code = ["open", "terminated", "external", "branched", "cell", "schedule", "singleton", "debounce", "batch"];
     for stored in STORED.iter().filter(|stored| !of_no_code.contains(&stored.golden.name)) {
         assert!(Replay::new("test", &stored.log()).against(workflows::waiting).is_err(), "{}", stored.golden.name);
     }

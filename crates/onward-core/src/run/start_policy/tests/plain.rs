@@ -47,11 +47,14 @@ impl Plain {
     /// Returns the time at which what is held starts.
     pub fn due(&self) -> Option<u64> {
         let (first, last) = (self.held.first()?, self.held.last()?);
-        let earliest = |waits: &dyn Fn(&PlainAsk) -> Option<u64>| self.held.iter().filter_map(|ask| Some(ask.at.min(first.at) + waits(ask)?)).min();
+        let earliest = |waits: &dyn Fn(&PlainAsk) -> Option<u64>| {
+            self.held.iter().filter_map(|ask| Some(ask.at.min(first.at) + waits(ask)?)).min()
+        };
         match &last.policy {
             StartPolicy::Singleton(_) => None,
             StartPolicy::Debounce(policy) => {
-                let wait = |ask: &PlainAsk| if let StartPolicy::Debounce(policy) = &ask.policy { Some(policy.max_wait()) } else { None };
+                let wait =
+                    |ask: &PlainAsk| if let StartPolicy::Debounce(policy) = &ask.policy { Some(policy.max_wait()) } else { None };
                 Some(earliest(&wait)?.min(last.at + policy.window_ms))
             }
             StartPolicy::Batch(_) => {
