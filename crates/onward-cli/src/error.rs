@@ -31,7 +31,7 @@ const EXIT_CODES: &[(u8, &[ErrorCode])] = {
         (FAILURE, &[E::DirectoryMissing]),
         (USAGE, &[
             E::AnswerInvalid, E::AttachmentInvalid, E::CallIdInvalid, E::CursorInvalid, E::DefaultsInvalid, E::FilterEmpty, E::IdInvalid,
-            E::IdReserved, E::InputInvalid, E::MessageEmpty, E::NameInvalid, E::ScheduleInvalid, E::ServerUrlInvalid,
+            E::IdReserved, E::InputInvalid, E::MessageEmpty, E::NameInvalid, E::ScheduleInvalid, E::ServerUrlInvalid, E::StartTimeInvalid,
             E::TextTooLong, E::SignalInvalid, E::UpdateInvalid, E::WebhookSecretInvalid,
         ]),
         (RUN_FAILED, &[E::RunFailed]),
