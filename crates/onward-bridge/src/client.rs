@@ -9,7 +9,7 @@ use onward::{Decide, Index, Onward, RunHandle, RunInput, StartTask, Status};
 use onward_core::budget::Budget;
 use onward_core::conversation::EntryCursor;
 use onward_core::live::LogCursor;
-use onward_core::{Hash, Payload};
+use onward_core::{Hash, Payload, Timestamp};
 use onward_store::sync::random_u64;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -32,6 +32,8 @@ arguments! {
         attributes: BTreeMap<String, AttributeText>,
         budget: Option<Budget>,
         deadline_ms: Option<u64>,
+        at: Option<Timestamp>,
+        after_ms: Option<u64>,
         trace: Option<String>,
         signal: Option<StartSignal>,
     }
@@ -247,13 +249,15 @@ fn decision(verb: &str, approved: Option<bool>) -> Result<bool> {
 }
 
 async fn start(onward: &Onward, arguments: Start) -> Result<RunHandle<Raw>> {
-    let Start { kind, input, id, version, attributes, budget, deadline_ms, trace, signal } = arguments;
+    let Start { kind, input, id, version, attributes, budget, deadline_ms, at, after_ms, trace, signal } = arguments;
     let start = onward.start::<Raw, _>(kind.as_str(), &input);
     let start = id.into_iter().fold(start, |start, id| start.id(id));
     let start = version.into_iter().fold(start, |start, version| start.version(version));
     let start = attributes.into_iter().fold(start, |start, (name, value)| start.attribute(&name, value.into_value()));
     let start = budget.into_iter().fold(start, |start, budget| start.budget(budget));
     let start = deadline_ms.into_iter().fold(start, |start, limit| start.deadline(Duration::from_millis(limit)));
+    let start = at.into_iter().fold(start, |start, time| start.at(time));
+    let start = after_ms.into_iter().fold(start, |start, delay| start.after(Duration::from_millis(delay)));
     let start = trace.into_iter().fold(start, |start, trace| start.trace(trace));
     let start = signal.into_iter().fold(start, |start, StartSignal { name, value, id }| {
         let start = start.signal(name.as_str(), &value);

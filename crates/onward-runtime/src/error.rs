@@ -76,6 +76,8 @@ error_enum! {
         TaskNotFound { key: RunKey } => TaskNotFound,
         #[error("`{kind}` is reserved for standalone tasks, definitions of flows and defaults")]
         KindReserved { kind: Name } => KindReserved,
+        #[error("the start time is invalid: {why}")]
+        StartTimeInvalid { why: &'static str } => StartTimeInvalid,
         #[error("the defaults of `{kind}` are invalid: {why}")]
         DefaultsInvalid { kind: Name, why: String } => DefaultsInvalid,
         #[error("invalid settings of the queue: {why}")]

@@ -250,6 +250,16 @@ suite! { $
         an_ended_run_gets_no_request_from_its_deadline,
         no_commit_touches_the_timer_of_a_deadline,
     }
+    delayed_starts {
+        a_delayed_run_begins_once_when_its_time_comes,
+        no_worker_gets_a_delayed_run_before_its_time,
+        a_pause_does_not_move_a_start,
+        a_canceled_delayed_run_ends_at_once_and_keeps_its_id,
+        a_repeated_start_does_not_move_the_start_time,
+        a_start_time_that_has_passed_is_no_delay,
+        the_deadline_of_a_delayed_run_counts_from_its_begin,
+        a_restored_delayed_run_begins_at_its_time,
+    }
     schedules {
         a_schedule_starts_each_slot_once,
         a_definition_that_is_refused_writes_nothing,

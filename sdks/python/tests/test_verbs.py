@@ -339,6 +339,26 @@ async def test_a_run_is_canceled_at_its_deadline() -> None:
             await run.result()
 
 
+async def test_a_delayed_run_begins_at_its_time_and_finds_its_signals() -> None:
+    @workflow("early")
+    async def early(ctx: Ctx) -> list[float]:
+        return [ctx.now().timestamp(), ctx.signal("paid").count()]
+
+    async with opened(early) as onward:
+        due = datetime.now(timezone.utc) + timedelta(milliseconds=300)
+        run = await onward.start(early, at=due)
+        await run.signal("paid")
+        assert [awaited["kind"] for awaited in (await run.view()).awaiting] == ["start"]
+        began, signals = await run.result()
+        assert began >= due.timestamp() - 0.001 and signals == 1
+        later = await onward.start(early, after=timedelta(hours=1))
+        await later.cancel("not needed")
+        with pytest.raises(RunFailed, match="not needed"):
+            await later.result()
+        with pytest.raises(OnwardError, match="start time"):
+            await onward.start(early, at=due, after=1)
+
+
 async def test_children_return_results_and_failures() -> None:
     @workflow("child")
     async def child(ctx: Ctx, number: int) -> int:

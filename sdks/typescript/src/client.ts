@@ -10,7 +10,7 @@ import { Host, toolKey, versionKey, type Code } from "./host.js";
 import type { TaskCtx } from "./jobs.js";
 import { encode, encodeArguments } from "./json.js";
 import type { Middleware } from "./middleware.js";
-import { ScheduleHandle, putArguments, scheduleOf, slotOf, specOf, type ScheduleDocument, type ScheduleOptions, type ScheduleTimes, type ScheduleView, type Slot, type SlotDocument } from "./schedules.js";
+import { ScheduleHandle, putArguments, scheduleOf, slotOf, specOf, timeText, type ScheduleDocument, type ScheduleOptions, type ScheduleTimes, type ScheduleView, type Slot, type SlotDocument } from "./schedules.js";
 import { checkOption, nameOf, namedSchemas, taskDefaults, type Input, type SignalName, type Task, type TaskName, type Workflow, type WorkflowName } from "./names.js";
 
 
@@ -68,7 +68,11 @@ export interface StartOptions {
   version?: string;
   attributes?: Record<string, AttributeValue>;
   budget?: Budget;
-  /** Cancels the run after this time; time while it is paused does not count. */
+  /** Begins the code at this time; the run exists before, keeps signals and can be canceled. */
+  at?: Date;
+  /** Begins the code this long after the start, instead of `at`. */
+  after?: Duration;
+  /** Cancels the run after this time; time before `at` and while it is paused does not count. */
   deadline?: Duration;
   /** The header `traceparent` of the caller. */
   trace?: string;
@@ -141,7 +145,7 @@ export class Onward implements AsyncDisposable {
 
   /** Starts a run. */
   async start<I, O>(workflow: WorkflowName<I, O>, ...[input, options = {}]: Input<I, StartOptions>): Promise<RunHandle<O>> {
-    const { attributes, signal, deadline, ...others } = options;
+    const { attributes, signal, deadline, at, after, ...others } = options;
     const named = Object.entries(attributes ?? {}).map(([name, value]) => [name, attributeArgument(name, value)]);
     const args = {
       kind: nameOf(workflow),
@@ -150,6 +154,8 @@ export class Onward implements AsyncDisposable {
       attributes: Object.fromEntries(named) as object,
       signal: signalArgument(signal),
       deadline_ms: optionalMs(deadline, "deadline"),
+      at: at && timeText(at, "at"),
+      after_ms: optionalMs(after, "after"),
     };
     const { id } = await this.request<{ id: string }>("start", args, "the input of workflow", nameOf(workflow));
     return this.run(id);

@@ -234,7 +234,8 @@ function several<T>(value: T | readonly T[] | undefined): T[] {
   return Array.isArray(value) ? [...(value as readonly T[])] : [value as T];
 }
 
-function timeText(time: Date, what: string): string {
+/** @internal Returns a time as the API writes it. */
+export function timeText(time: Date, what: string): string {
   if (types.isDate(time) && time.getTime() >= 0) return time.toISOString();
   throw new RangeError(`${what} is not a date since 1970`);
 }

@@ -133,6 +133,17 @@ test("runs on demand are executed by their callers", async () => {
   assert.deepEqual([state, output], ["ended", "driven here"]);
 });
 
+test("a delayed run waits for its start and is canceled without running code", async () => {
+  await using onward = await inMemory({ workflows: [idle] });
+  const due = new Date(Date.now() + 3_600_000);
+  const run = await onward.start(idle, "late", { at: due });
+  const { status, awaiting } = await run.view();
+  assert.deepEqual([status, awaiting[0]?.kind, awaiting[0]?.deadline], ["waiting", "start", due.toISOString()]);
+  await run.cancel("not needed");
+  assert.match((await failureOf(run)).message, /not needed/);
+  await assert.rejects(onward.start(idle, "both", { at: due, after: { seconds: 1 } }), { code: "start_time_invalid" });
+});
+
 test("a run is canceled at its deadline", async () => {
   await using onward = await inMemory({ workflows: [idle] });
   const run = await onward.start(idle, "late", { deadline: { milliseconds: 20 } });

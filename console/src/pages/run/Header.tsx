@@ -108,6 +108,7 @@ function Facts({ view }: { view: RunView }) {
   return (
     <ul class="run-facts">
       <li>started <Time at={view.created_at} />{view.requester && ` by ${view.requester}`}</li>
+      {view.starts_at && <li>begins <Time at={view.starts_at} mode="both" /></li>}
       <li class="tabular">{countText(view.event_count, "event")}{view.generation > 0 && ` in generation ${view.generation}`}</li>
       {view.spend && <li class="tabular">{moneyText(view.spend.cost)} · {numberText(view.spend.tokens.input + view.spend.tokens.cached_read + view.spend.tokens.cached_write + view.spend.tokens.output)} tokens</li>}
       {view.cancel_reason !== null && view.cancel_reason !== undefined && <li class="warn">cancel requested{view.cancel_reason && `: ${view.cancel_reason}`}</li>}

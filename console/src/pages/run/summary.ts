@@ -77,6 +77,7 @@ function wordsOf(event: RunEvent): Partial_ {
       const of = event.generation > 0 ? `generation ${event.generation}` : "";
       return line(`Run of ${event.kind} started`, joined(of, event.version && `version ${event.version}`, payloadLine(event.input)), "note");
     }
+    case "run_begun": return line("Begun", "its start time has come", "note");
     case "run_completed": return line("Run completed", payloadLine(event.output), "good");
     case "run_failed": return line("Run failed", failureLine(event.failure), "bad");
     case "run_canceled": return line("Run canceled", failureLine(event.failure), "quiet");

@@ -24,8 +24,12 @@ message! {
         8 => attributes: Vec<Attribute>,
         /// Budget of the run and its children; ignored if the run exists already.
         9 => budget: Option<Budget>,
-        /// Cancel the run after this time, pauses not counted; ignored if the run exists already.
+        /// Cancel the run this long after its start or `start_at`, pauses not counted; ignored if the run exists already.
         10 => deadline_ms: Option<u64>,
+        /// Begin the code at this time, not before; ignored if the run exists already.
+        11 => start_at: Option<Timestamp>,
+        /// Begin the code this long after the start, instead of `start_at`; ignored if the run exists already.
+        12 => start_after_ms: Option<u64>,
     }
 
     pub struct Signal {
@@ -61,8 +65,20 @@ message! {
 impl StartRequest {
     /// Returns a start of the current version, without any option.
     pub fn new(run: RunKey, kind: Name, input: Payload, seed: u64) -> StartRequest {
-        let (version, signal, trace, budget, deadline_ms) = (None, None, None, None, None);
-        StartRequest { run, kind, version, input, seed, signal, trace, attributes: Vec::new(), budget, deadline_ms }
+        StartRequest {
+            run,
+            kind,
+            version: None,
+            input,
+            seed,
+            signal: None,
+            trace: None,
+            attributes: Vec::new(),
+            budget: None,
+            deadline_ms: None,
+            start_at: None,
+            start_after_ms: None,
+        }
     }
 }
 

@@ -274,6 +274,8 @@ pub struct Engine {
     kind: Option<Name>,
     version: Option<Name>,
     is_called: bool,
+    /// The run has a start time, and `run_begun` was not delivered yet (DS1).
+    is_delayed: bool,
     /// The last branch request and its index.
     branching: Option<(Index, Box<crate::log::event::BranchRequested>)>,
 }
@@ -334,6 +336,7 @@ impl Engine {
             kind: None,
             version: None,
             is_called: false,
+            is_delayed: false,
             branching: None,
         }
     }
@@ -539,6 +542,7 @@ impl Engine {
         }
         let woken = match event {
             Event::RunStarted(started) => {
+                self.is_delayed = started.begins_at(at).is_some();
                 self.begin_identity(&started);
                 self.begin_conversation(&started);
                 self.parent = started.parent.as_ref().map(|link| link.run.clone());
@@ -548,7 +552,11 @@ impl Engine {
                 self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
                 self.cancel.begin(started.cancel_reason);
                 self.updates = started.updates.into();
-                return Ok(Some(Advance::Poll(Wake::All)));
+                (!self.is_delayed).then_some(Wake::All)
+            }
+            Event::RunBegun(_) => {
+                self.is_delayed = false;
+                Some(Wake::All)
             }
             Event::SignalReceived(_) => self.signal_delivered(index),
             Event::StepCompleted(event) => self.step_completed(index, event).map_err(|fault| self.departed(record, fault))?,
@@ -581,11 +589,14 @@ impl Engine {
             // Calls of the code itself, and events for the runtime only.
             _ => None,
         };
-        Ok(woken.map(Advance::Poll))
+        Ok(woken.filter(|_| !self.is_delayed).map(Advance::Poll))
     }
 
     /// Continues when the code is quiescent and the log is exhausted: starts steps, commits, or becomes idle.
     fn advance_quiescent(&mut self) -> Result<Advance, Fault> {
+        if self.is_delayed {
+            return Ok(Advance::Idle); // DS1
+        }
         self.was_live = true;
         if self.pause_state.is_paused {
             return Ok(self.commit_while_paused());

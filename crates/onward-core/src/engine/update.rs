@@ -15,8 +15,8 @@ use crate::{ErrorCode, Failure, Name, Payload};
 impl Engine {
     /// Handles a received update: the code answers it, unless it has ended.
     pub(super) fn update_received(&mut self, update: UpdateReceived) -> Option<Advance> {
-        if self.ended {
-            self.keep_update(update); // N8
+        if self.ended || self.is_delayed {
+            self.keep_update(update); // N8, DS1
             return None;
         }
         Some(Advance::Update(update))

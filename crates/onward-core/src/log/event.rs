@@ -162,6 +162,7 @@ events! {
         29 => MemoReturned | "memo_returned",
         30 => MemoInvalidated | "memo_invalidated",
         31 => ScheduleDecided in Box<ScheduleDecided> | "schedule_decided",
+        63 => RunBegun | "run_begun",
     }
     commits {
         32 => StepCompleted | "step_completed",
@@ -268,7 +269,7 @@ impl Event {
             Event::TaskFailed(_) | Event::TaskCanceled(_) | Event::SegmentAbandoned(_) => true,
             Event::StepFailed(event) => event.retry_at.is_none(),
             Event::MemoAsked(_) | Event::MemoSettled(_) | Event::MemoReturned(_) | Event::MemoInvalidated(_) => true,
-            Event::ScheduleDecided(_) => true,
+            Event::ScheduleDecided(_) | Event::RunBegun(_) => true,
             _ => self.is_quiet(),
         }
     }
@@ -408,7 +409,7 @@ message! {
         /// The names of the credentials that forked, reset or retried the run, its root run or the run that it is a copy of (Z10).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         30 => copied_by: Vec<String>,
-        /// The time limit of the run, from this record on; in a later generation, what is left of it.
+        /// The time limit of the run, from this record on or from `run_begun`; in a later generation, what is left of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         31 => deadline_ms: Option<u64>,
         /// The run is the cell of this memo.
@@ -417,6 +418,12 @@ message! {
         /// The run keeps this schedule.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         33 => schedule: Option<Box<ScheduleStart>>,
+        /// The code begins at this time (see [`crate::run::delayed_start`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        34 => start_at: Option<Timestamp>,
+        /// The code begins this long after this record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        35 => start_after_ms: Option<u64>,
     }
 }
 
@@ -451,6 +458,8 @@ impl RunStarted {
             deadline_ms: None,
             cell: None,
             schedule: None,
+            start_at: None,
+            start_after_ms: None,
         }
     }
 
@@ -538,6 +547,9 @@ message! {
         /// One line per model; empty if the attempt was released before it began.
         8 => spend: Vec<Spend>,
     }
+
+    /// The start time of the run has come: its code begins.
+    pub struct RunBegun {}
 
     pub struct TimerFired { 1 => call_id: CallId }
 

@@ -203,6 +203,8 @@ pub enum LogError {
     Empty { index: Index },
     #[error("the record at event {index} mixes inputs and commit events")]
     Mixed { index: Index },
+    #[error("the commit at event {index} is before the code of the run began")]
+    NotBegun { index: Index },
 }
 
 /// A run's records, validated.
@@ -213,6 +215,8 @@ pub struct Log {
     /// The last event of the last commit: the lower bound of the next horizon.
     last_commit: Index,
     last_horizon: Index,
+    /// The code begins with `run_begun`, which the log does not have yet.
+    is_unbegun: bool,
 }
 
 /// Returns the generation whose log an agent's code replays before this one.
@@ -251,8 +255,11 @@ impl Log {
         if starts != self.records.is_empty() {
             return Err(LogError::NoStart); // H2
         }
-        // The end of a standalone task or a cell is an input (R9, MM1).
-        let is_input = |event: &Event| event.is_input() || (self.has_no_code() && event.ends_log());
+        if record.commit.is_some() && self.is_unbegun {
+            return Err(LogError::NotBegun { index: record.index }); // DS1
+        }
+        // The end of a standalone task or a cell is an input (R9, MM1), as that of a run that has not begun (DS4).
+        let is_input = |event: &Event| event.is_input() || (event.ends_log() && (self.is_unbegun || self.has_no_code()));
         if record.events.iter().any(|event| is_input(event) == record.commit.is_some()) {
             return Err(LogError::Mixed { index: record.index });
         }
@@ -275,6 +282,10 @@ impl Log {
             self.last_commit = record.last_index();
             self.last_horizon = commit.horizon;
         }
+        self.is_unbegun = match starts {
+            true => record.started().is_some_and(|started| started.begins_at(record.at).is_some()),
+            false => self.is_unbegun && !record.events.iter().any(|event| matches!(event, Event::RunBegun(_))),
+        };
         self.records.push(record);
         Ok(())
     }

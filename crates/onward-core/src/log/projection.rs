@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use crate::log::event::{ChildStarted, RetryRequested, RunForked};
 use crate::run::ancestry::Ancestry;
 use crate::run::deadline::deadline_call;
+use crate::run::delayed_start::start_call;
 use crate::run::schedule::wake_call;
 use crate::run::{Effect, IdempotencyRecord, RunHead, Wait, WaitKind, wait_key};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
@@ -118,6 +119,7 @@ impl Projection {
         let set_aside = self.ancestry.is_set_aside(index);
         match event {
             Event::TimerFired(event) => drop(self.timers.remove(&event.call_id)),
+            Event::RunBegun(_) => drop(self.timers.remove(&start_call())),
             Event::ScheduleDecided(_) => drop(self.timers.remove(&wake_call())),
             Event::CancelRequested(event) if event.is_deadline => drop(self.timers.remove(&deadline_call())),
             Event::TaskCompleted(event) => drop(self.tasks.remove(&event.call_id)),
@@ -192,8 +194,11 @@ impl Projection {
     /// begun and must not run twice.
     fn go_on(&mut self, at: Timestamp) {
         let gap = at.since(self.head.updated_at);
-        for timer in self.timers.values_mut().filter(|timer| !timer.is_frozen) {
-            timer.due_at = timer.due_at.after(gap);
+        for (call_id, timer) in &mut self.timers {
+            // The time of a start is no remaining time (DS3).
+            if !timer.is_frozen && *call_id != start_call() {
+                timer.due_at = timer.due_at.after(gap);
+            }
         }
         for wait in self.waits.values_mut() {
             wait.deadline = wait.deadline.map(|deadline| deadline.after(gap));

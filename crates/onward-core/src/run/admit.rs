@@ -7,6 +7,7 @@ use crate::log::event::{
 };
 use crate::run::attribute;
 use crate::run::deadline::deadline_call;
+use crate::run::delayed_start::start_call;
 use crate::run::internal::InternalRuns;
 use crate::run::memo::{MEMO_KEY_BYTES_MAX, MemoScope, is_cell_input};
 use crate::schedule::ScheduleRefusal;
@@ -190,6 +191,10 @@ impl RunHead {
         {
             return Err(Refusal::BudgetExhausted { key: self.key.clone(), what }); // R13
         }
+        if matches!(event, Event::RunBegun(_)) && (self.starts_at.is_none() || self.status == Status::Paused) {
+            return Err(Refusal::Malformed { key: self.key.clone(), why: "the run cannot begin now" }); // DS2
+        }
+        let event = self.recorded_as(event);
         let before = cfg!(debug_assertions).then(|| self.clone());
         let mut effects = Vec::new();
         let mut record = Record { index: self.next_index, at, commit: None, events: Vec::with_capacity(1) };
@@ -276,6 +281,9 @@ impl RunHead {
     /// Returns the reason if the commit is malformed. Checked and not asserted, because a worker may be another program.
     fn check_shape(&self, commit: &Commit) -> Option<&'static str> {
         let Some((_, before_last)) = commit.events.split_last() else { return Some("it has no event") };
+        if self.starts_at.is_some() {
+            return Some("the run has not begun"); // DS1
+        }
         if commit.horizon >= self.next_index {
             return Some("its horizon is past the end of the log");
         }
@@ -315,8 +323,9 @@ impl RunHead {
         if commit.events.iter().filter_map(Event::call_id).any(CallId::is_too_deep) {
             return Some("a call is nested too deeply: combinators may be nested 127 times");
         }
-        if commit.events.iter().any(|event| event.call_id() == Some(&deadline_call())) {
-            return Some("a call has the id of the run's deadline"); // RD4
+        let reserved = [deadline_call(), start_call()];
+        if commit.events.iter().filter_map(Event::call_id).any(|call_id| reserved.contains(call_id)) {
+            return Some("a call has the id of the run's deadline or start"); // RD4, DS2
         }
         before_last.iter().any(Event::ends_log).then_some("an event follows the end of the log") // H2
     }
@@ -392,6 +401,7 @@ impl RunHead {
         if self.status.is_closed() {
             self.ended_at = Some(record.at);
             self.lost_workers = None;
+            self.starts_at = None;
         }
     }
 

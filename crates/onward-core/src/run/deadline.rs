@@ -9,8 +9,9 @@
 //! - RD3: later generations and copies have what was left of the limit where they continue (Z4).
 //! - RD4: no commit can start, stop or replace the timer of the deadline.
 
+use super::delayed_start::start_call;
 use super::{Effect, Input, RunHead, Status};
-use crate::log::event::{CancelRequested, TimerFired};
+use crate::log::event::{CancelRequested, RunBegun, TimerFired};
 use crate::time::millis;
 use crate::{CallId, Event, Timestamp};
 
@@ -27,15 +28,18 @@ impl RunHead {
         }
         let event: Event = if call_id == deadline_call() {
             CancelRequested { is_deadline: true, ..CancelRequested::new("its deadline has passed".to_owned()) }.into()
+        } else if call_id == start_call() {
+            RunBegun {}.into()
         } else {
             TimerFired { call_id }.into()
         };
         Input::outcome(event, self.generation)
     }
 
-    /// Returns the timer of the deadline; none for a run that has no deadline or has passed it.
+    /// Returns the timer of the deadline; none for a run that has no deadline, has passed it, or has not begun (DS5).
     pub(super) fn deadline_timer(&self) -> Option<Effect> {
-        self.deadline_at.map(|due_at| Effect::StartTimer { call_id: deadline_call(), due_at })
+        let due_at = self.deadline_at.filter(|_| self.starts_at.is_none());
+        due_at.map(|due_at| Effect::StartTimer { call_id: deadline_call(), due_at })
     }
 
     /// Returns what is left of the limit at `at`, for the next generation (RD3).
@@ -45,6 +49,9 @@ impl RunHead {
 
     /// Updates the deadline by an input; `self` is the head before it.
     pub(super) fn follow_deadline(&mut self, event: &Event, at: Timestamp) {
+        if self.starts_at.is_some() {
+            return; // DS5
+        }
         let paused_at = self.paused_at.filter(|_| self.status == Status::Paused);
         match (event, paused_at) {
             (Event::CancelRequested(event), _) if event.is_deadline => self.deadline_at = None, // RD1

@@ -139,10 +139,12 @@ impl OutboxMessage {
 }
 
 impl RunHead {
-    /// Returns the effects of the first record of a log: it schedules a standalone task, or starts the timer of the deadline.
+    /// Returns the effects of the first record of a log: it schedules a standalone task, or starts the timer of the start or of the
+    /// deadline.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
         let Some(RunStarted { task: Some(task), input, .. }) = first.started() else {
-            return self.deadline_timer().into_iter().chain(self.schedule_timer()).collect();
+            let timers = self.start_timer().into_iter().chain(self.deadline_timer());
+            return timers.chain(self.schedule_timer()).collect();
         };
         let task = Task::new(self.task_id(CallId::root(0)), task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
@@ -171,7 +173,17 @@ impl RunHead {
             Event::PromiseResolved(event) => close_wait(&event.call_id, &event.resolution_id),
             Event::TimerFired(event) => vec![Effect::CloseWait { call_id: event.call_id.clone(), token: "expired".to_owned() }],
             Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::Freeze { at }],
-            Event::RunResumed(_) => self.paused_at.map(|paused| Effect::Thaw { shift: at.since(paused) }).into_iter().collect(),
+            Event::RunResumed(_) => {
+                let thaw = self.paused_at.map(|paused| Effect::Thaw { shift: at.since(paused) });
+                // A pause does not move the start (DS3).
+                let start = self.start_timer().filter(|_| thaw.is_some());
+                thaw.into_iter().chain(start).collect()
+            }
+            Event::RunBegun(_) => {
+                let mut begun = self.clone();
+                begun.follow_start(event, at);
+                begun.deadline_timer().into_iter().collect()
+            }
             event if event.is_quiet() => spend::charges(event).iter().map(|charge| self.charge(charge)).collect(),
             _ => Vec::new(),
         }

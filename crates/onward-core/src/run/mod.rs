@@ -32,6 +32,7 @@ mod admit;
 pub mod ancestry;
 pub mod attribute;
 pub mod deadline;
+pub mod delayed_start;
 pub mod doing;
 mod effects;
 mod idempotency;
@@ -182,6 +183,9 @@ message! {
         /// The workers that were lost since the last commit, while they executed the run (see [`lost_workers`]).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         41 => lost_workers: Option<Box<LostWorkers>>,
+        /// The time at which the code begins, until it has begun (see [`delayed_start`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        42 => starts_at: Option<Timestamp>,
     }
 
     /// The key of a log: run and generation. A head begins with the same fields.
@@ -332,6 +336,7 @@ impl RunHead {
         let SpendState { spend, budget } = budget::begin(&started, at);
         let mut attributes = started.attributes.clone();
         attributes.sort_by(|a, b| a.name.cmp(&b.name));
+        let starts_at = started.begins_at(at);
         let head = RunHead {
             key,
             generation: started.generation,
@@ -343,6 +348,7 @@ impl RunHead {
                 RunStarted { task: Some(_), .. } | RunStarted { cell: Some(_), .. } | RunStarted { schedule: Some(_), .. } => {
                     Status::Waiting
                 }
+                _ if starts_at.is_some() => Status::Waiting, // DS1
                 _ => Status::Pending,
             },
             next_index: Index(1),
@@ -370,11 +376,12 @@ impl RunHead {
             asks: Vec::new(),
             requester: started.requester.clone(),
             copied_by: started.copied_by.clone(),
-            deadline_at: started.deadline_ms.map(|limit| at.after(Duration::from_millis(limit))),
+            deadline_at: started.deadline_ms.map(|limit| starts_at.unwrap_or(at).after(Duration::from_millis(limit))),
             cell: started.cell.clone().map(|memo| Box::new(CellHead::new(*memo))),
             memos: Vec::new(),
             schedule,
             lost_workers: None,
+            starts_at,
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -422,6 +429,7 @@ impl RunHead {
 
     fn take_input_status(&mut self, event: &Event, at: Timestamp) {
         self.follow_deadline(event, at);
+        self.follow_start(event, at);
         match event {
             Event::ResultRequested(event) => {
                 // Calls of an earlier generation of the requester cannot receive the result any more.
@@ -441,7 +449,7 @@ impl RunHead {
                 self.lost_workers = event.lost_workers.clone().map(Box::new); // CW4
             }
             Event::RunResumed(_) if self.status == Status::Paused => {
-                self.status = Status::Pending;
+                self.status = if self.starts_at.is_some() { Status::Waiting } else { Status::Pending };
                 self.paused_at = None;
                 self.lost_workers = None; // CW1
             }
@@ -450,6 +458,7 @@ impl RunHead {
             Event::RunFailed(_) => self.status = Status::Failed,
             Event::RunCanceled(_) => self.status = Status::Canceled,
             event if event.is_quiet() => {}
+            _ if self.starts_at.is_some() => {} // DS4
             _ if self.status == Status::Waiting => self.status = Status::Pending,
             _ => {}
         }

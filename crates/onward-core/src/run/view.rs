@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::conversation::{AGENT_STOP, DONE};
 use crate::log::event::{CarriedSignal, ChildAgain, RunPaused, UpdateReceived};
 use crate::run::ancestry::Ancestry;
+use crate::run::delayed_start::start_call;
 use crate::{AttributeValue, CallId, Event, Failure, Index, Name, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp};
 use crate::{message, numbered};
 
@@ -109,6 +110,8 @@ numbered! {
         6 => Update / "update",
         /// A result that another call may have, or computes.
         7 => Memo / "memo",
+        /// The time at which its code begins.
+        8 => Start / "start",
     }
 }
 
@@ -454,10 +457,24 @@ impl Fold {
         if view.outcome.is_some() {
             view.undelivered = self.mailbox; // VI2
         } else if !self.continued {
-            view.awaiting = self.open.into_values().chain(self.updates.into_values()).collect(); // VI3
+            let start = view.head.starts_at.map(|due_at| awaited_start(&view.head, due_at));
+            view.awaiting = start.into_iter().chain(self.open.into_values()).chain(self.updates.into_values()).collect(); // VI3
             view.awaiting.sort_by_key(|awaited| awaited.since);
         }
         view
+    }
+}
+
+/// Returns the wait of a run that has not begun.
+fn awaited_start(head: &RunHead, due_at: Timestamp) -> Awaited {
+    Awaited {
+        kind: AwaitedKind::Start,
+        name: None,
+        id: format!("{}~{}~{}", head.key.id, head.generation, start_call()),
+        call_id: None,
+        since: head.created_at,
+        deadline: Some(due_at),
+        child: None,
     }
 }
 

@@ -459,6 +459,7 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
     }
     let Some(budget) = budget else { return };
     match event {
+        Event::RunBegun(_) => budget.since = budget.since.map(|_| at), // DS5
         Event::RunPaused(pause) if pause.reason == PauseReason::BudgetExhausted => {
             budget.paused_unpriced |= budget.exhausted(spend.as_deref(), at) == Some(UNPRICED);
         }

@@ -9,6 +9,7 @@ use onward_core::api::{Signal, StartRequest};
 use onward_core::budget::{Allowance, Budget, BudgetHead};
 use onward_core::conversation::{ENTRY_SIGNAL, attachment_fault, is_empty_message};
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
+use onward_core::run::delayed_start::start_fault;
 use onward_core::run::{Input, NewRun, Refusal, Wait, WaitKind};
 use onward_core::task::TaskId;
 use onward_core::trace::TraceContext;
@@ -52,8 +53,10 @@ impl Runtime {
 
     /// Starts a run like [`Runtime::start_run`], records the caller as its requester and grants the caller's allowance.
     pub async fn start_run_for(&self, start: StartRequest, context: CallContext) -> Result<Started, RuntimeError> {
-        let StartRequest { run: key, kind, version, input, seed, signal, attributes, trace, budget, deadline_ms } = start;
+        let StartRequest { run: key, kind, version, input, seed, signal, attributes, trace, budget, .. } = start;
+        let (deadline_ms, start_at, start_after_ms) = (start.deadline_ms, start.start_at, start.start_after_ms);
         check_run_id(&key.id)?;
+        start_fault(start_at, start_after_ms).map_or(Ok(()), |why| Err(RuntimeError::StartTimeInvalid { why }))?;
         let (requester, budget) = (context.caller, context.allowance.or(budget.map(Allowance::granted)));
         if is_reserved(&kind) {
             return Err(RuntimeError::KindReserved { kind });
@@ -70,8 +73,17 @@ impl Runtime {
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(signal_input).transpose()?.map(Box::new);
         let budget = budget.filter(|budget| !budget.limit.is_unlimited()).map(|budget| Box::new(BudgetHead::from(budget)));
-        let started =
-            RunStarted { version, attributes, trace, budget, deadline_ms, requester, ..RunStarted::new(kind, input, seed) };
+        let started = RunStarted {
+            version,
+            attributes,
+            trace,
+            budget,
+            deadline_ms,
+            start_at,
+            start_after_ms,
+            requester,
+            ..RunStarted::new(kind, input, seed)
+        };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 

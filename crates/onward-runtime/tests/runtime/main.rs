@@ -6,6 +6,7 @@ mod answers;
 mod background;
 mod children;
 mod defaults;
+mod delayed;
 mod elsewhere;
 mod entries;
 mod external;

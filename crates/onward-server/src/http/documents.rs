@@ -52,6 +52,8 @@ documents! {
         budget: Option<&'a Budget> = head.budget.as_ref().map(|budget| &budget.limit),
         /// Time at which it is canceled; later by the time that it is paused.
         deadline_at: Option<Timestamp> = head.deadline_at,
+        /// Time at which its code begins; absent once it has begun.
+        starts_at: Option<Timestamp> = head.starts_at,
     }
 
     /// Runs that were deleted by request.

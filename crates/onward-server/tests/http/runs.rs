@@ -58,6 +58,36 @@ async fn a_run_is_canceled_at_its_deadline() {
     assert_eq!(site.show("c").await["cancel_reason"], "its deadline has passed");
 }
 
+/// DS1, DS4
+#[tokio::test]
+async fn a_run_with_a_start_time_waits_for_it_and_is_canceled_at_once() {
+    let site = Site::open().await;
+    let body = json!({"kind": "listener", "id": "a", "start_after_ms": 7_200_000, "deadline_ms": 1_000});
+    let started = site.post_json("/v1/runs", body).await.expect(201);
+    let (created, begins) = (started["created_at"].as_str().unwrap(), started["starts_at"].as_str().unwrap());
+    assert_eq!(time(begins).since(time(created)), Duration::from_secs(7_200));
+    assert_eq!(time(started["deadline_at"].as_str().unwrap()).since(time(begins)), Duration::from_secs(1));
+    let view = site.show("a").await;
+    assert_eq!((&view["status"], &view["awaiting"][0]["kind"]), (&json!("waiting"), &json!("start")), "{view}");
+    assert_eq!(view["awaiting"][0]["deadline"], begins);
+    assert!(view["doing"].as_str().unwrap().starts_with("Waits for its start time"), "{view}");
+    site.post("/v1/runs/a/cancel", "").await.expect(202);
+    let canceled = site.show("a").await;
+    assert_eq!((&canceled["status"], &canceled["starts_at"]), (&json!("canceled"), &Value::Null));
+    let at = |id: &str, at: &str| json!({"kind": "listener", "id": id, "start_at": at});
+    site.post_json("/v1/runs", at("b", "10000-01-01T00:00:00Z")).await.problem(400, "start_time_invalid");
+    let both = json!({"kind": "listener", "id": "b", "start_at": "2020-01-01T00:00:00Z", "start_after_ms": 1});
+    site.post_json("/v1/runs", both).await.problem(400, "start_time_invalid");
+    site.post_json("/v1/runs", json!({"kind": "listener", "id": "b", "start_after_ms": -1})).await.problem(400, "json_invalid");
+    site.get("/v1/runs/b").await.problem(404, "run_not_found");
+    let past = site.post_json("/v1/runs", at("c", "2020-01-01T00:00:00Z")).await.expect(201);
+    assert_eq!(past["starts_at"], Value::Null);
+    site.post_json("/v1/runs", json!({"kind": "listener", "id": "d", "start_after_ms": 1})).await.expect(201);
+    while site.show("d").await["awaiting"][0]["kind"] != "signal" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 fn time(text: &str) -> Timestamp {
     Timestamp::parse(text).unwrap()
 }

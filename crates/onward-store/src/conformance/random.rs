@@ -300,6 +300,7 @@ impl World {
         if self.below(3) == 0 {
             run.signal = Some(self.signal().into());
         }
+        run.started.start_after_ms = (self.below(6) == 0).then(|| self.below(20_000));
         run.started.budget = self.budget().map(|budget| Box::new(BudgetHead::of(budget)));
         let claim = (self.below(2) == 0).then(|| self.worker());
         Operation::Start(Box::new(run), claim)

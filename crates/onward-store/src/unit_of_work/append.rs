@@ -201,8 +201,9 @@ async fn load_for_admission<R: Rows>(
 async fn take_input<R: Rows>(rows: &mut R, run: RunRef, admission: Admission, encoded: Option<Body>) -> Result<(), R::Error> {
     let Admission::Taken { head, admitted, slots, .. } = admission else { return Ok(()) };
     let (index, at) = (admitted.record.index, admitted.record.at);
-    // The record of an internal run has other events than the input.
-    let encoded = encoded.filter(|_| head.cell.is_none() && head.schedule.is_none());
+    // The records of an internal run and of a run that is canceled before it begins have other events than the input.
+    let is_changed = head.cell.is_some() || head.schedule.is_some() || is_canceled(&admitted.record);
+    let encoded = encoded.filter(|_| !is_changed);
     let in_log = if R::COST_NEEDS_SLOT { None } else { admitted.record.cost().map(TaskAttemptEnded::once) }; // I5
     let loaded = rows.set().change(run);
     for once in slots.into_iter().filter(|once| in_log.as_ref() != Some(once)) {
@@ -210,6 +211,10 @@ async fn take_input<R: Rows>(rows: &mut R, run: RunRef, admission: Admission, en
     }
     loaded.head = *head;
     take(rows, run, admitted, encoded).await
+}
+
+fn is_canceled(record: &Record) -> bool {
+    matches!(record.events.last(), Some(Event::RunCanceled(_)))
 }
 
 /// Adds an admitted record with its effects, and begins the run's next generation if it continues; the caller settles the run.

@@ -47,6 +47,7 @@ use onward_core::time::millis;
 use onward_core::view::RunView;
 use onward_core::{
     Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunHead, RunId, RunKey,
+    Timestamp,
 };
 use onward_runtime::{Background, CALLS_MAX, CallRef, Changes, Client, Outcome, Runtime, new_run_id};
 use onward_store::sync::{lock, random_u64};
@@ -366,6 +367,8 @@ pub struct Start<O> {
     trace: Option<String>,
     budget: Option<Budget>,
     deadline: Option<Duration>,
+    start_at: Option<Timestamp>,
+    start_after: Option<Duration>,
     attributes: Vec<(String, AttributeValue)>,
     output: PhantomData<fn() -> O>,
 }
@@ -400,7 +403,19 @@ impl<O> Start<O> {
         Start { budget: Some(budget), ..self }
     }
 
-    /// Cancels the run if it has not ended after this time; its code may compensate. Time while it is paused does not count. Later
+    /// Begins the run's code at this time, or at once if it has passed. The run exists before: it keeps signals, and ends without
+    /// running its code when it is canceled.
+    pub fn at(self, time: Timestamp) -> Self {
+        Start { start_at: Some(time), ..self }
+    }
+
+    /// Begins the run's code this long after its start; see [`Start::at`].
+    pub fn after(self, delay: Duration) -> Self {
+        Start { start_after: Some(delay), ..self }
+    }
+
+    /// Cancels the run if it has not ended after this time; its code may compensate. Time before [`Start::at`] and while it is paused
+    /// does not count. Later
     /// generations of the run share the limit, and its children end with it.
     pub fn deadline(self, deadline: Duration) -> Self {
         Start { deadline: Some(deadline), ..self }
@@ -436,10 +451,18 @@ impl<O> Start<O> {
         let input = self.input.map_err(|why| Error::Convert { what: "the input", why })?;
         let attribute = |(name, value): (String, AttributeValue)| Ok::<_, NameError>(Attribute { name: Name::new(name)?, value });
         let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
-        let (seed, trace) = (random_u64(), self.trace);
-        // Over a server, the API key limits the budget that may be granted.
-        let (run, budget, deadline_ms) = (key.clone(), self.budget, self.deadline.map(millis));
-        let start = StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget, deadline_ms };
+        let start = StartRequest {
+            version,
+            signal,
+            trace: self.trace,
+            attributes,
+            // Over a server, the API key limits the budget that may be granted.
+            budget: self.budget,
+            deadline_ms: self.deadline.map(millis),
+            start_at: self.start_at,
+            start_after_ms: self.start_after.map(millis),
+            ..StartRequest::new(key.clone(), kind, input, random_u64())
+        };
         let (_, outcome) = self.onward.call(inner.client.start_and_watch(start)).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }

@@ -138,9 +138,18 @@ impl World {
     }
 
     /// Sets a deadline, before the run begins.
-    pub fn deadline(mut self, limit: Duration) -> World {
+    pub fn deadline(self, limit: Duration) -> World {
+        self.started(|started| RunStarted { deadline_ms: Some(millis(limit)), ..started })
+    }
+
+    /// Delays the start of the code, before the run begins. The timer of the start is one of the run's timers.
+    pub fn start_after(self, delay: Duration) -> World {
+        self.started(|started| RunStarted { start_after_ms: Some(millis(delay)), ..started })
+    }
+
+    fn started(mut self, change: impl FnOnce(RunStarted) -> RunStarted) -> World {
         let [first] = self.log.records() else { panic!("the run has begun already") };
-        let started = RunStarted { deadline_ms: Some(millis(limit)), ..first.started().expect("the first record").clone() };
+        let started = change(first.started().expect("the first record").clone());
         let (head, record) = RunHead::start(self.head.key.clone(), started, self.now);
         head.start_effects(&record).into_iter().for_each(|effect| self.carry_out(effect));
         self.head = RunHead { epoch: self.head.epoch, ..head };

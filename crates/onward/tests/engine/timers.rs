@@ -1,9 +1,10 @@
 //! Timers that outlive processes.
 
 use onward::prelude::*;
-use onward::{Status, join};
+use onward::{AwaitedKind, Status, join};
+use onward_store::Clock;
 
-use crate::site::{count, eventually, everywhere, paused, until_logged, until_status};
+use crate::site::{count, events, eventually, everywhere, paused, until_logged, until_status};
 
 async fn nap(ctx: Ctx, (): ()) -> Result<u64> {
     let before = ctx.now();
@@ -66,6 +67,45 @@ everywhere! {
         let head = run.view().await.unwrap().head;
         assert_eq!((head.status, head.deadline_at), (Status::Canceled, None));
         assert_eq!(count(&run, "step_completed").await, 1, "it compensated");
+    }
+
+    /// DS1
+    async fn a_delayed_run_begins_at_its_time_and_finds_its_signals(site) {
+        async fn late(ctx: Ctx, (): ()) -> Result<(u64, usize)> {
+            Ok((ctx.now().0, ctx.signal("paid").count()))
+        }
+        let onward = site.builder().await.workflow("late", late).start().await.unwrap();
+        let due = site.clock.now().after(hours(2));
+        let run = onward.start::<(u64, usize), _>("late", &()).id("r").at(due).await.unwrap();
+        run.signal("paid", &()).await.unwrap();
+        let view = run.view().await.unwrap();
+        assert_eq!((view.head.status, view.awaiting[0].kind, view.awaiting[0].deadline), (Status::Waiting, AwaitedKind::Start, Some(due)));
+        drop(run);
+        onward.shutdown().await;
+
+        let onward = site.builder().await.workflow("late", late).start().await.unwrap();
+        let run = onward.run::<(u64, usize)>("r").unwrap();
+        site.pass(&onward, mins(119)).await;
+        assert_eq!(count(&run, "run_begun").await, 0, "not a minute early");
+        site.pass(&onward, mins(1)).await;
+        let (began, signals) = run.result().await.unwrap();
+        assert!(began >= due.0, "{began} is before {due}");
+        assert_eq!((signals, count(&run, "run_begun").await), (1, 1));
+    }
+
+    /// DS4
+    async fn a_delayed_run_that_is_canceled_runs_no_code(site) {
+        let onward = site.builder().await.workflow("nap", nap).start().await.unwrap();
+        let run = onward.start::<u64, _>("nap", &()).after(hours(1)).await.unwrap();
+        run.cancel("not needed").await.unwrap();
+        let failure = run.result().await.unwrap_err();
+        assert!(failure.to_string().contains("not needed"), "{failure}");
+        site.pass(&onward, hours(2)).await;
+        assert_eq!(events(&run).await.len(), 2);
+        let both = onward.start::<u64, _>("nap", &()).after(hours(1)).at(site.clock.now()).await.map(drop);
+        assert_eq!(both.unwrap_err().code(), "start_time_invalid");
+        let never = onward.start::<u64, _>("nap", &()).after(std::time::Duration::MAX).await.map(drop);
+        assert_eq!(never.unwrap_err().code(), "start_time_invalid");
     }
 
     async fn a_timer_that_became_due_during_downtime_fires_at_the_next_start(site) {

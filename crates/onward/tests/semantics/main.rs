@@ -8,6 +8,7 @@ mod agents;
 mod budgets;
 mod cancellation;
 mod counterexamples;
+mod delayed;
 mod divergence;
 mod failing;
 mod foreign;

@@ -17,12 +17,12 @@ from ._errors import ContextMisused, Failure, OnwardError, error_of, invalid
 from ._host import Host, OnwardClosed
 from ._json import Convert, Raw, arguments, milliseconds, raw
 from ._native import Bridge, NativeError
-from ._schedules import ScheduleHandle, ScheduleOptions, ScheduleTimes, ScheduleView, Slot, put_arguments, slots_of, spec_of
+from ._schedules import ScheduleHandle, ScheduleOptions, ScheduleTimes, ScheduleView, Slot, put_arguments, slots_of, spec_of, time_of
 from .agents import collect
 from .middleware import Middleware, checked
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from typing_extensions import Self, Unpack
 
@@ -38,7 +38,11 @@ class StartOptions(TypedDict, total=False):
     #: Those by which runs are listed.
     attributes: dict[str, Any] | None
     budget: dict[str, Any] | None
-    #: Cancels the run after this time; time while it is paused does not count.
+    #: Begins the code at this time; the run exists before, keeps signals and can be canceled.
+    at: datetime | None
+    #: Begins the code this long after the start, instead of `at`.
+    after: timedelta | float | None
+    #: Cancels the run after this time; time before `at` and while it is paused does not count.
     deadline: timedelta | float | None
     #: The W3C trace context of the caller.
     trace: str | None
@@ -384,6 +388,8 @@ class Onward:
         """Starts a run, or finds the one that was started with the same id and input."""
         fields: dict[str, Any] = dict(options)
         fields["deadline_ms"] = milliseconds(fields.pop("deadline", None))
+        fields["after_ms"] = milliseconds(fields.pop("after", None))
+        fields["at"] = None if fields.get("at") is None else time_of(fields["at"])
         attributes = fields.pop("attributes", None) or {}
         fields["attributes"] = {name: attribute(value) for name, value in attributes.items()} or None
         reply = await self.request("start", kind=name_of(workflow), input=input_of("workflow", workflow, input), **fields)

@@ -154,6 +154,9 @@ fn format_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<BlockReas
         add("external", format!("run of another engine; next event {}", external.next_index).into());
     }
     add("created", time::moment(head.created_at, now).into());
+    if let Some(starts_at) = head.starts_at {
+        add("begins", time::moment(starts_at, now).into());
+    }
     match head.ended_at {
         Some(ended) => add("ended", format!("{ended} (after {})", time::span(ended.since(head.created_at))).into()),
         None => add("changed", time::moment(head.updated_at, now).into()),

@@ -6,10 +6,11 @@ use anyhow::Result;
 use clap::Args;
 use onward_core::api::{Signal, StartRequest};
 use onward_core::time::millis;
-use onward_core::{ErrorCode, Name, RunKey};
+use onward_core::{ErrorCode, Name, RunKey, Timestamp};
 use onward_runtime::RuntimeError;
 
 use super::filter::attribute;
+use crate::commands::schedule::spec::parse_time;
 use crate::args::{Global, read_optional_payload, read_payload};
 use crate::connection::Connection;
 use crate::error::{Exit, Mistake, RUN_FAILED};
@@ -39,7 +40,13 @@ pub struct StartArgs {
     /// Budget of the run: tokens=N, cost=DOLLARS, turns=N or seconds=N (repeatable)
     #[arg(long, value_name = "LIMIT")]
     budget: Vec<String>,
-    /// Cancel the run after this time, pauses not counted: 90s, 2h, 3d
+    /// Begin the run's code at this time: 2026-11-20T09:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    at: Option<Timestamp>,
+    /// Begin the run's code after this time: 90s, 2h, 3d
+    #[arg(long, value_name = "DURATION", value_parser = span::parse, conflicts_with = "at")]
+    after: Option<Duration>,
+    /// Cancel the run after this time, pauses and the time before --at not counted: 90s, 2h, 3d
     #[arg(long, value_name = "DURATION", value_parser = span::parse_positive)]
     deadline: Option<Duration>,
     /// Send a signal with the start; the payload is JSON or @FILE
@@ -91,16 +98,24 @@ pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
         return Err(Mistake::usage(ErrorCode::Usage, message, hint).into());
     }
     let key = connection.key(&args.id.unwrap_or_else(new_id::run))?;
-    let seed = new_id::random_u64();
-    let (run, trace, deadline_ms) = (key.clone(), None, args.deadline.map(millis));
-    let start = StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget, deadline_ms };
+    let start = StartRequest {
+        version,
+        signal,
+        attributes,
+        budget,
+        deadline_ms: args.deadline.map(millis),
+        start_at: args.at,
+        start_after_ms: args.after.map(millis),
+        ..StartRequest::new(key.clone(), kind, input, new_id::random_u64())
+    };
     let started = connection.start_run(start).await?;
     let id = escape::text(key.id.as_str());
     if !args.wait {
         let (run, created) = (Run::from(&started.head), started.created);
         let signal = started.signal.as_ref().map(|signal| Receipt::new(&key.id, signal));
         let note = if created { "" } else { " by an earlier request; nothing changed" };
-        return global.show(&StartedRun { run, created, signal }, || format!("{id}: started{note}"));
+        let begins = started.head.starts_at.map(|at| format!(", begins at {at}")).unwrap_or_default();
+        return global.show(&StartedRun { run, created, signal }, || format!("{id}: started{note}{begins}"));
     }
     if !global.json {
         print_stderr(&format!("started {id}"));

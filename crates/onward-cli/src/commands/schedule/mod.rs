@@ -4,7 +4,7 @@ mod create;
 mod problem;
 mod show;
 mod slots;
-mod spec;
+pub mod spec;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

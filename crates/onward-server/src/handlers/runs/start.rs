@@ -7,7 +7,7 @@ use axum::http::HeaderValue;
 use axum::http::header::LOCATION;
 use onward_core::api::{AskRequest, Signal, SignalRequest, StartRequest, verb};
 use onward_core::budget::{Budget, WrittenBudget};
-use onward_core::{Name, RunId, RunKey};
+use onward_core::{Name, RunId, RunKey, Timestamp};
 use onward_runtime::RuntimeError;
 
 use crate::handlers::attributes::{PlainValue, attributes};
@@ -29,8 +29,12 @@ bodies! {
         #[serde(default)]
         attributes: BTreeMap<String, PlainValue> as Attributes,
         budget: Option<WrittenBudget>,
-        /// Time after which the run is canceled; time while it is paused does not count.
+        /// Time after which the run is canceled; time before `start_at` and while it is paused does not count.
         deadline_ms: Option<u64>,
+        /// Time at which the code begins; at once if it has passed.
+        start_at: Option<Timestamp>,
+        /// Time after the request at which the code begins, instead of `start_at`.
+        start_after_ms: Option<u64>,
     }
 
     pub(crate) struct SignalBody as SendSignal {
@@ -70,6 +74,8 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         attributes: attributes(body.attributes)?,
         budget: body.budget.map(Budget::from),
         deadline_ms: body.deadline_ms,
+        start_at: body.start_at,
+        start_after_ms: body.start_after_ms,
         ..StartRequest::new(
             RunKey::new(request.by.namespace.clone(), id),
             Name::new(body.kind)?,

@@ -71,6 +71,7 @@ const GOLDEN: &[Golden] = golden! {
     retried by reopened,
     forked by reopened,
     memos by memos,
+    delayed by late,
 };
 
 fn directory() -> PathBuf {
@@ -180,7 +181,7 @@ every_event! {
     RetryRequested RunForked ResultRequested AttributeSet
     ExternalAppended TaskAttempted TaskAttemptEnded EntryAppended SegmentAbandoned CallAdopted ChildAwaited BranchRequested BudgetSet
     ChildSettled MemoRequested MemoAnswered MemoStored MemoReleased MemoAsked MemoSettled MemoReturned MemoInvalidated
-    ScheduleDecided
+    ScheduleDecided RunBegun
 }
 
 #[test]

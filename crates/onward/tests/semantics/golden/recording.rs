@@ -241,6 +241,16 @@ pub fn signals() -> Log {
     finished(world)
 }
 
+/// Records a run with a start time: its first signal comes before the code begins.
+pub fn delayed() -> Log {
+    let mut world = World::new(workflows::late, &()).start_after(hours(2));
+    run_until_idle(&mut world);
+    signal(&mut world, "a", "\"early\"");
+    fire(&mut world);
+    signal(&mut world, "b", "null");
+    finished(world)
+}
+
 pub fn approvals() -> Log {
     let mut world = World::new(workflows::approvals, &());
     run_until_idle(&mut world);

@@ -103,6 +103,13 @@ pub async fn timers(ctx: Ctx, _: ()) -> Result<(u64, bool)> {
     Ok((slept, late.is_timed_out()))
 }
 
+pub async fn late(ctx: Ctx, _: ()) -> Result<(String, Vec<String>)> {
+    let (began, early) = (ctx.now(), ctx.signal("a").drain::<String>()?);
+    ctx.step("greet", async || Ok::<_, Failure>(())).await?;
+    ctx.signal("b").recv::<()>().await?;
+    Ok((began.to_string(), early))
+}
+
 pub async fn signals(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     let mut seen = vec![format!("{}", ctx.signal("a").has())];
     seen.push(ctx.signal("a").recv::<String>().await?);
