@@ -34,6 +34,9 @@ arguments! {
         deadline_ms: Option<u64>,
         at: Option<Timestamp>,
         after_ms: Option<u64>,
+        queue: Option<String>,
+        key: Option<String>,
+        priority: Option<i32>,
         trace: Option<String>,
         signal: Option<StartSignal>,
     }
@@ -249,7 +252,8 @@ fn decision(verb: &str, approved: Option<bool>) -> Result<bool> {
 }
 
 async fn start(onward: &Onward, arguments: Start) -> Result<RunHandle<Raw>> {
-    let Start { kind, input, id, version, attributes, budget, deadline_ms, at, after_ms, trace, signal } = arguments;
+    let Start { kind, input, id, version, attributes, budget, deadline_ms, at, after_ms, queue, key, priority, trace, signal } =
+        arguments;
     let start = onward.start::<Raw, _>(kind.as_str(), &input);
     let start = id.into_iter().fold(start, |start, id| start.id(id));
     let start = version.into_iter().fold(start, |start, version| start.version(version));
@@ -258,6 +262,9 @@ async fn start(onward: &Onward, arguments: Start) -> Result<RunHandle<Raw>> {
     let start = deadline_ms.into_iter().fold(start, |start, limit| start.deadline(Duration::from_millis(limit)));
     let start = at.into_iter().fold(start, |start, time| start.at(time));
     let start = after_ms.into_iter().fold(start, |start, delay| start.after(Duration::from_millis(delay)));
+    let start = queue.iter().fold(start, |start, queue| start.queue(queue));
+    let start = key.iter().fold(start, |start, key| start.key(key));
+    let start = priority.into_iter().fold(start, |start, priority| start.priority(priority));
     let start = trace.into_iter().fold(start, |start, trace| start.trace(trace));
     let start = signal.into_iter().fold(start, |start, StartSignal { name, value, id }| {
         let start = start.signal(name.as_str(), &value);

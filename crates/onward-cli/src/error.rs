@@ -32,7 +32,7 @@ const EXIT_CODES: &[(u8, &[ErrorCode])] = {
         (USAGE, &[
             E::AnswerInvalid, E::AttachmentInvalid, E::CallIdInvalid, E::CursorInvalid, E::DefaultsInvalid, E::FilterEmpty, E::IdInvalid,
             E::IdReserved, E::InputInvalid, E::MessageEmpty, E::NameInvalid, E::QueueInvalid, E::ScheduleInvalid, E::ServerUrlInvalid,
-            E::StartTimeInvalid,
+            E::RunQueueInvalid, E::StartTimeInvalid,
             E::TextTooLong, E::SignalInvalid, E::UpdateInvalid, E::WebhookSecretInvalid,
         ]),
         (RUN_FAILED, &[E::RunFailed]),

@@ -317,6 +317,8 @@ error_table! {
         => "start the agent or workflow that uses it; `GET /v1/kinds` lists what callers may start";
     StartTimeInvalid "start_time_invalid" 400 Fail "The time of a delayed start is invalid, and nothing was started"
         => "give either a time until the year 9999 or a delay of at most 1,000 years; a time that has passed starts the run at once";
+    RunQueueInvalid "run_queue_invalid" 400 Fail "The queue or key of a run is invalid or cannot be computed, and nothing was started"
+        => "correct the queue or key, or the expression of the key in the defaults of the kind (`onward kind defaults KIND`)";
     DefaultsInvalid "defaults_invalid" 400 Fail "An option of a kind's defaults is invalid, and nothing was stored"
         => "correct the option; docs/guide/defaults.md lists those of tasks and runs";
     QueueInvalid "queue_invalid" 400 Fail "A setting of a queue is invalid, and nothing was stored"

@@ -78,6 +78,8 @@ error_enum! {
         KindReserved { kind: Name } => KindReserved,
         #[error("the start time is invalid: {why}")]
         StartTimeInvalid { why: &'static str } => StartTimeInvalid,
+        #[error("the run has no place in a queue: {why}")]
+        RunQueueInvalid { why: String } => RunQueueInvalid,
         #[error("the defaults of `{kind}` are invalid: {why}")]
         DefaultsInvalid { kind: Name, why: String } => DefaultsInvalid,
         #[error("invalid settings of the queue: {why}")]

@@ -7,6 +7,8 @@ DROP INDEX onward.tasks_ready;
 CREATE INDEX tasks_ready ON onward.tasks (ns, queue, kind, qkey, (visible - priority::bigint * 60000), ord) WHERE state = 0;
 -- The leases of a queue and of its keys, which are counted when a limit is checked.
 CREATE INDEX tasks_held ON onward.tasks (ns, queue, qkey) WHERE state = 1;
+-- The queues in which runs wait.
+CREATE INDEX tasks_runs ON onward.tasks (ns, queue) WHERE state = 0 AND kind = 'queue:run';
 
 -- What began lately in a queue (empty key) or for one of its keys, for rates. A row is removed once its period is over.
 CREATE TABLE onward.queue_keys (

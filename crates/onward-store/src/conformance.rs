@@ -260,6 +260,23 @@ suite! { $
         the_deadline_of_a_delayed_run_counts_from_its_begin,
         a_restored_delayed_run_begins_at_its_time,
     }
+    run_queues {
+        a_queue_lets_in_as_many_runs_as_its_limit,
+        a_queue_without_settings_lets_runs_in_at_once,
+        a_slot_is_free_however_its_run_ends,
+        a_slot_is_kept_while_its_run_sleeps_is_paused_or_loses_its_worker,
+        a_run_that_continues_as_new_keeps_its_slot,
+        a_queued_run_that_is_paused_is_not_let_in_and_one_that_is_canceled_ends,
+        keys_priorities_and_rates_apply_to_runs,
+        runs_and_tasks_of_a_queue_are_counted_apart,
+        a_full_queue_refuses_starts_of_callers_only,
+        a_copy_waits_in_the_queue_again_and_an_import_keeps_its_slot,
+        a_delayed_run_is_queued_when_its_time_comes,
+        holders_of_slots_never_exceed_a_limit_and_all_runs_end,
+        a_run_that_is_deleted_and_started_again_waits_again,
+        a_run_that_a_parent_starts_is_queued_like_others,
+        the_default_queue_of_runs_has_the_settings_of_the_default_queue,
+    }
     schedules {
         a_schedule_starts_each_slot_once,
         a_definition_that_is_refused_writes_nothing,

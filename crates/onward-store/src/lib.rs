@@ -140,7 +140,7 @@ pub trait Store: Send + Sync {
     fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>>;
 
     /// Processes what is due by the store's clock, at most `limit` of each: fires timers, ends or retries tasks that timed out,
-    /// and revokes the leases of workers whose session expired.
+    /// revokes the leases of workers whose session expired, and lets runs into free slots of their queues (RQ1).
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired>;
 
     /// Returns the oldest undelivered outbox messages; the outbox dispatcher delivers and then finishes them.
@@ -384,6 +384,8 @@ pub struct Expired {
     pub timers_fired: u64,
     pub tasks_expired: u64,
     pub workers_lost: u64,
+    /// Runs that their queue let in.
+    pub runs_begun: u64,
     /// True if `limit` stopped it early.
     pub more: bool,
     /// The next due time.

@@ -359,6 +359,32 @@ async def test_a_delayed_run_begins_at_its_time_and_finds_its_signals() -> None:
             await onward.start(early, at=due, after=1)
 
 
+async def test_a_run_begins_when_its_queue_lets_it_in() -> None:
+    @workflow("deploy")
+    async def deploy(ctx: Ctx, service: str) -> str:
+        await ctx.signal("done").recv()
+        return service
+
+    @workflow("parent")
+    async def parent(ctx: Ctx) -> str:
+        return await ctx.child(deploy, "child", id="c", queue="others", key="shop", priority=1)
+
+    async with opened(deploy, parent) as onward:
+        run = await onward.start(deploy, "shop", queue="deploys", key="shop", priority=3)
+        await run.signal("done")
+        assert await run.result() == "shop"
+        outer = await onward.start(parent)
+        while True:
+            try:
+                await onward.run("c").signal("done")
+                break
+            except OnwardError:
+                await asyncio.sleep(0.01)  # it is not started yet
+        assert await outer.result() == "child"
+        with pytest.raises(OnwardError, match="queue"):
+            await onward.start(deploy, "x", key="shop")
+
+
 async def test_children_return_results_and_failures() -> None:
     @workflow("child")
     async def child(ctx: Ctx, number: int) -> int:

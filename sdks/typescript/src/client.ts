@@ -72,6 +72,12 @@ export interface StartOptions {
   at?: Date;
   /** Begins the code this long after the start, instead of `at`. */
   after?: Duration;
+  /** Begins the code when this queue lets the run in; it holds a slot until it ends. */
+  queue?: string;
+  /** The key whose limits and share of the queue apply to the run. */
+  key?: string;
+  /** Higher begins first; one level is worth a minute of waiting. */
+  priority?: number;
   /** Cancels the run after this time; time before `at` and while it is paused does not count. */
   deadline?: Duration;
   /** The header `traceparent` of the caller. */

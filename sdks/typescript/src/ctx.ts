@@ -58,6 +58,12 @@ export interface ChildOptions {
   version?: string;
   /** What happens to the child when this run ends before it; `cancel` by default. */
   onParentClose?: "cancel" | "terminate" | "abandon";
+  /** Begins the child when this queue lets it in; it holds a slot until it ends. */
+  queue?: string;
+  /** The key whose limits and share of the queue apply to the child; needs a queue. */
+  key?: string;
+  /** Higher begins first; needs a queue. */
+  priority?: number;
   budget?: Budget;
 }
 
@@ -326,8 +332,8 @@ export class Ctx {
 
   /** Starts another run and waits for its result. */
   child<I, O>(workflow: WorkflowName<I, O>, ...[input, options = {}]: Input<I, ChildOptions>): Child<O> {
-    const { id, version, onParentClose, budget } = options;
-    const args = { kind: nameOf(workflow), input: input ?? null, id, version, on_parent_close: onParentClose, budget };
+    const { id, version, onParentClose, budget, queue, key, priority } = options;
+    const args = { kind: nameOf(workflow), input: input ?? null, id, version, on_parent_close: onParentClose, budget, queue, key, priority };
     const { call, info, promise } = this.#open("child", args, "the input of workflow", nameOf(workflow));
     const runId = info["run"] as string;
     return Object.assign(promise as Promise<O>, {

@@ -144,6 +144,13 @@ test("a delayed run waits for its start and is canceled without running code", a
   await assert.rejects(onward.start(idle, "both", { at: due, after: { seconds: 1 } }), { code: "start_time_invalid" });
 });
 
+test("a run begins in its queue, and a place without a queue is refused", async () => {
+  await using onward = await inMemory({ workflows: [idle] });
+  const run = await onward.start(idle, "first", { queue: "deploys", key: "shop", priority: 2 });
+  await run.terminate("enough");
+  await assert.rejects(onward.start(idle, "second", { key: "shop" }), { code: "run_queue_invalid" });
+});
+
 test("a run is canceled at its deadline", async () => {
   await using onward = await inMemory({ workflows: [idle] });
   const run = await onward.start(idle, "late", { deadline: { milliseconds: 20 } });

@@ -113,6 +113,9 @@ arguments! {
         version: Option<String>,
         on_parent_close: Option<OnParentClose>,
         budget: Option<Budget>,
+        queue: Option<String>,
+        key: Option<String>,
+        priority: Option<i32>,
     }
     NextInput { input: Raw }
     Progress { #[serde(default = "null")] progress: Raw }

@@ -172,13 +172,16 @@ pub(super) fn promise(caller: &Caller<'_>, PromiseArguments { name, within_ms }:
 }
 
 pub(super) fn child(caller: &Caller<'_>, arguments: ChildArguments) -> Result<Called> {
-    let ChildArguments { kind, input, id, version, on_parent_close, budget } = arguments;
+    let ChildArguments { kind, input, id, version, on_parent_close, budget, queue, key, priority } = arguments;
     caller.wait_with(|ctx, _| {
         let child: Child<Raw> = ctx.child(kind.as_str(), &input);
         let child = id.iter().fold(child, |child, id| child.id(id));
         let child = version.iter().fold(child, |child, version| child.version(version));
         let child = on_parent_close.into_iter().fold(child, Child::on_parent_close);
         let child = budget.into_iter().fold(child, Child::budget);
+        let child = queue.iter().fold(child, |child, queue| child.queue(queue));
+        let child = key.iter().fold(child, |child, key| child.key(key));
+        let child = priority.into_iter().fold(child, Child::priority);
         let run = serde_json::json!({"run": child.run_id().map(|run| run.to_string())}).to_string();
         (Box::pin(CallFuture::durable(child, value).with_cancel(Child::cancel)), run)
     })

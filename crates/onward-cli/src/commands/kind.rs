@@ -30,10 +30,10 @@ pub enum KindCommand {
 pub struct SetArgs {
     /// Kind of tasks or workflows; `llm.NAME` for a model, `tool.AGENT.TOOL` for a tool
     kind: String,
-    /// Queue of its tasks
+    /// Queue of its tasks or runs
     #[arg(long)]
     queue: Option<String>,
-    /// Priority of its tasks; higher goes first
+    /// Priority of its tasks or runs; higher goes first
     #[arg(long, allow_negative_numbers = true)]
     priority: Option<i32>,
     /// Maximum number of attempts
@@ -57,6 +57,9 @@ pub struct SetArgs {
     /// Deadline of its runs
     #[arg(long, value_name = "DURATION", value_parser = span::parse_positive)]
     deadline: Option<Duration>,
+    /// Key of its runs in their queue: '{{ input.tenant }}'
+    #[arg(long, value_name = "TEMPLATE")]
+    key: Option<String>,
     /// Remove all live defaults of the kind first
     #[arg(long)]
     clear: bool,
@@ -75,6 +78,7 @@ impl SetArgs {
             total_timeout_ms: ms(self.total_timeout),
             heartbeat_timeout_ms: ms(self.heartbeat_timeout),
             deadline_ms: ms(self.deadline),
+            key: self.key.clone(),
         })
     }
 }
@@ -134,6 +138,7 @@ fn options(of: &KindDefaults) -> String {
         of.total_timeout_ms.map(|ms| format!("total timeout {}", wait(ms))),
         of.heartbeat_timeout_ms.map(|ms| format!("heartbeat timeout {}", wait(ms))),
         of.deadline_ms.map(|ms| format!("deadline {}", wait(ms))),
+        of.key.as_ref().map(|key| format!("key {key}")),
     ];
     texts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

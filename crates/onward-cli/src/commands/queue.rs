@@ -5,7 +5,7 @@ mod settings;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use onward_core::api::{QueueInfo, QueuesReply, TaskQuery, TaskRequest, TasksReply};
+use onward_core::api::{QueueInfo, QueuesReply, RunsOfQueue, TaskQuery, TaskRequest, TasksReply};
 use onward_core::{Name, Timestamp};
 use onward_runtime::CallRef;
 use serde::Deserialize;
@@ -149,14 +149,22 @@ pub fn queue_name(queue: &Option<Name>) -> &str {
 
 async fn list(global: &Global) -> Result<()> {
     let connection = Connection::to_read(global).await?;
-    let QueuesReply { queues, settings } = connection.list_queues(connection.namespace.clone()).await?;
+    let QueuesReply { queues, settings, runs } = connection.list_queues(connection.namespace.clone()).await?;
     let mut table = TextTable::new(&["QUEUE", "KIND", "QUEUED", "RUNNING", "QUARANTINED", "OLDEST", "WORKERS"]);
     let now = time::now();
     for QueueInfo { count, workers } in &queues {
         let (queue, oldest) = (queue_name(&count.queue), count.oldest_at.map_or("-".to_owned(), |at| time::ago(at, now)));
         table.row(cells![queue, count.kind, count.queued, count.running, count.quarantined, oldest, workers]);
     }
-    global.show_table(&Queues::from((&*queues, &*settings)), table, "no queues: no tasks and no workers for tasks")
+    for RunsOfQueue { queue, runs } in &runs {
+        let oldest = runs.oldest_at.map_or("-".to_owned(), |at| time::ago(at, now));
+        table.row(cells![queue_name(queue), "(runs)", runs.queued, runs.begun, 0, oldest, "-"]);
+    }
+    global.show_table(
+        &Queues::from((&*queues, &*settings, &*runs)),
+        table,
+        "no queues: no tasks, no runs in queues and no workers for tasks",
+    )
 }
 
 async fn quarantined(global: &Global) -> Result<()> {

@@ -55,6 +55,8 @@ pub struct KindSettings {
     pub heartbeat_timeout: Option<WrittenSpan>,
     /// Of runs, after their start.
     pub deadline: Option<WrittenSpan>,
+    /// The key of runs in their queue.
+    pub key: Option<String>,
 }
 
 /// A duration with its unit: `90s`, `2h`.
@@ -88,6 +90,7 @@ impl KindSettings {
             total_timeout_ms: ms(self.total_timeout),
             heartbeat_timeout_ms: ms(self.heartbeat_timeout),
             deadline_ms: ms(self.deadline),
+            key: self.key.clone(),
         })
     }
 }

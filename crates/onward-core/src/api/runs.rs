@@ -30,6 +30,12 @@ message! {
         11 => start_at: Option<Timestamp>,
         /// Begin the code this long after the start, instead of `start_at`; ignored if the run exists already.
         12 => start_after_ms: Option<u64>,
+        /// Begin the code when this queue lets the run in; ignored if the run exists already.
+        20 => queue: Option<Name>,
+        /// The key whose limits and share of the queue apply to the run.
+        21 => key: Option<Name>,
+        /// Higher begins first, 0 by default; one level is worth a minute of waiting.
+        22 => priority: Option<i32>,
     }
 
     pub struct Signal {
@@ -78,6 +84,9 @@ impl StartRequest {
             deadline_ms: None,
             start_at: None,
             start_after_ms: None,
+            queue: None,
+            key: None,
+            priority: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Requests and replies about tasks and queues.
 
-use super::QueueLimits;
+use super::{QueueLimits, RunsOfQueue};
 use crate::task::{Task, TaskCount, TaskId, TaskOptions};
 use crate::{Failure, Name, Namespace, Payload, RunHead, RunKey, Timestamp, message, numbered};
 
@@ -135,6 +135,8 @@ message! {
         1 => queues: Vec<QueueInfo>,
         /// The settings of queues that have some.
         2 => settings: Vec<QueueLimits>,
+        /// The queues in which runs wait or that runs hold slots of, by name.
+        20 => runs: Vec<RunsOfQueue>,
     }
 
     /// The tasks of a queue, and the number of its workers.

@@ -123,5 +123,16 @@ impl Engine {
 
 fn child_started(call_id: CallId, child: RunId, kind: Name, input: Payload) -> ChildStarted {
     let (version, input_hash, on_parent_close) = (None, Hash::of(&input), OnParentClose::Cancel);
-    ChildStarted { call_id, child, kind, version, input_hash, input, on_parent_close, is_spawned: false, budget: None }
+    ChildStarted {
+        call_id,
+        child,
+        kind,
+        version,
+        input_hash,
+        input,
+        on_parent_close,
+        is_spawned: false,
+        budget: None,
+        queue: None,
+    }
 }

@@ -47,6 +47,9 @@ message! {
         /// The deadline of runs, after their start.
         #[serde(skip_serializing_if = "Option::is_none")]
         8 => deadline_ms: Option<u64>,
+        /// The key of runs in their queue: a template over `input`, `kind` and `run` in the language of flows.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        10 => key: Option<String>,
     }
 }
 
@@ -70,19 +73,23 @@ impl KindDefaults {
         }
         for_task_defaults!(fill);
         self.deadline_ms = self.deadline_ms.or(other.deadline_ms);
+        self.key = self.key.or_else(|| other.key.clone());
         self
     }
 
     /// Returns which options have no meaning for a kind of tasks, or of workflows.
     pub fn wrong_for(&self, is_task: bool) -> Option<String> {
-        let of_runs = KindDefaults { deadline_ms: self.deadline_ms, ..KindDefaults::default() };
+        let KindDefaults { deadline_ms, queue, priority, key, .. } = self.clone();
+        let of_runs = KindDefaults { deadline_ms, queue, priority, key, ..KindDefaults::default() };
         match is_task {
             true if self.deadline_ms.is_some() => {
                 Some("`deadline_ms` is an option of runs; a task has `total_timeout_ms`".to_owned())
             }
-            false if *self != of_runs => {
-                Some("a workflow has no option but `deadline_ms`; the others are options of tasks".to_owned())
-            }
+            true if self.key.is_some() => Some("`key` is an option of runs".to_owned()),
+            false if *self != of_runs => Some(
+                "a workflow has the options `deadline_ms`, `queue`, `priority` and `key`; the others are those of tasks"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

@@ -22,6 +22,7 @@ use crate::run::IdempotencyRecord;
 pub use crate::run::ancestry::Origin;
 pub use crate::run::attribute::{Attribute, AttributeValue};
 use crate::run::memo::MemoCell;
+use crate::run::run_queue::RunQueue;
 use crate::schedule::ScheduleStart;
 use crate::spend::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::spend::{Spend, SpendTotals};
@@ -424,6 +425,9 @@ message! {
         /// The code begins this long after this record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         35 => start_after_ms: Option<u64>,
+        /// The code begins when this queue lets the run in (see [`crate::run::run_queue`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        40 => queue: Option<Box<RunQueue>>,
     }
 }
 
@@ -460,6 +464,7 @@ impl RunStarted {
             schedule: None,
             start_at: None,
             start_after_ms: None,
+            queue: None,
         }
     }
 
@@ -548,8 +553,13 @@ message! {
         8 => spend: Vec<Spend>,
     }
 
-    /// The start time of the run has come: its code begins.
-    pub struct RunBegun {}
+    /// The start time of the run has come, and its queue lets it in: its code begins.
+    #[derive(Default)]
+    pub struct RunBegun {
+        /// How long the run waited, if the log before has code of it: the log continues from a copy.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        1 => waited_ms: Option<u64>,
+    }
 
     pub struct TimerFired { 1 => call_id: CallId }
 
@@ -882,6 +892,9 @@ message! {
         /// The child belongs to the run and not to this generation; no call waits for it here.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => is_spawned: bool,
+        /// The child begins when this queue lets it in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        20 => queue: Option<Box<RunQueue>>,
     }
 
     /// A call that waits for the end of a child spawned here or in an earlier generation.

@@ -240,6 +240,10 @@ impl Log {
         started.is_some_and(|started| started.task.is_some() || started.cell.is_some() || started.schedule.is_some())
     }
 
+    fn has_queue(&self) -> bool {
+        self.records.first().and_then(Record::started).is_some_and(|started| started.queue.is_some())
+    }
+
     pub fn push(&mut self, record: Record) -> Result<(), LogError> {
         let expected = self.next_index();
         if record.index != expected {
@@ -284,7 +288,11 @@ impl Log {
         }
         self.is_unbegun = match starts {
             true => record.started().is_some_and(|started| started.begins_at(record.at).is_some()),
-            false => self.is_unbegun && !record.events.iter().any(|event| matches!(event, Event::RunBegun(_))),
+            false => record.events.iter().fold(self.is_unbegun, |is_unbegun, event| match event {
+                Event::RunBegun(_) => false,
+                Event::RunForked(_) | Event::RetryRequested(_) => is_unbegun || self.has_queue(), // RQ4
+                _ => is_unbegun,
+            }),
         };
         self.records.push(record);
         Ok(())

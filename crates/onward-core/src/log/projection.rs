@@ -119,7 +119,10 @@ impl Projection {
         let set_aside = self.ancestry.is_set_aside(index);
         match event {
             Event::TimerFired(event) => drop(self.timers.remove(&event.call_id)),
-            Event::RunBegun(_) => drop(self.timers.remove(&start_call())),
+            Event::RunBegun(_) => {
+                self.timers.remove(&start_call());
+                self.tasks.entry(start_call()).and_modify(|slot| slot.hold(record.at));
+            }
             Event::ScheduleDecided(_) => drop(self.timers.remove(&wake_call())),
             Event::CancelRequested(event) if event.is_deadline => drop(self.timers.remove(&deadline_call())),
             Event::TaskCompleted(event) => drop(self.tasks.remove(&event.call_id)),
@@ -203,7 +206,14 @@ impl Projection {
         for wait in self.waits.values_mut() {
             wait.deadline = wait.deadline.map(|deadline| deadline.after(gap));
         }
+        if self.tasks.contains_key(&start_call()) {
+            self.timers.remove(&deadline_call()); // DS5
+        }
         for task in self.tasks.values_mut() {
+            if task.is_slot() {
+                *task = task.queued_again(at); // RQ4
+                continue;
+            }
             let is_begun = task.state == TaskState::Leased;
             *task = task.rescheduled(at);
             if is_begun {

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::run::run_queue::queue_of_runs;
 use crate::{KindSchemas, Name, NameError, Namespace, message};
 
 /// The prefix under which the settings of queues are stored among the kinds; the name of the queue follows. Workers cannot
@@ -138,9 +139,13 @@ impl QueueSettings {
     }
 }
 
-/// Returns the kind under which the settings of a queue are stored.
+/// Returns the kind under which the settings of a queue are stored. Those of its runs are the same (RQ3).
 pub fn settings_kind(queue: Option<&Name>) -> Result<Name, NameError> {
-    Name::new(format!("{QUEUE_KIND_PREFIX}{}", queue.map_or("", Name::as_str)))
+    let plain = match queue.map(|queue| queue_of_runs(queue).unwrap_or(queue.as_str())) {
+        Some(DEFAULT_QUEUE) if queue.is_some_and(|queue| queue_of_runs(queue).is_some()) => "",
+        plain => plain.unwrap_or_default(),
+    };
+    Name::new(format!("{QUEUE_KIND_PREFIX}{plain}"))
 }
 
 /// Returns the queue that a row of the table of kinds has settings of.

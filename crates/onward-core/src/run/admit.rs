@@ -10,6 +10,7 @@ use crate::run::deadline::deadline_call;
 use crate::run::delayed_start::start_call;
 use crate::run::internal::InternalRuns;
 use crate::run::memo::{MEMO_KEY_BYTES_MAX, MemoScope, is_cell_input};
+use crate::run::run_queue::{SLOT_KIND, queue_fault};
 use crate::schedule::ScheduleRefusal;
 use crate::spend::budget;
 use crate::task::EffectClass;
@@ -194,7 +195,7 @@ impl RunHead {
         if matches!(event, Event::RunBegun(_)) && (self.starts_at.is_none() || self.status == Status::Paused) {
             return Err(Refusal::Malformed { key: self.key.clone(), why: "the run cannot begin now" }); // DS2
         }
-        let event = self.recorded_as(event);
+        let event = self.recorded_as(event, at);
         let before = cfg!(debug_assertions).then(|| self.clone());
         let mut effects = Vec::new();
         let mut record = Record { index: self.next_index, at, commit: None, events: Vec::with_capacity(1) };
@@ -327,6 +328,9 @@ impl RunHead {
         if commit.events.iter().filter_map(Event::call_id).any(|call_id| reserved.contains(call_id)) {
             return Some("a call has the id of the run's deadline or start"); // RD4, DS2
         }
+        if let Some(why) = queue_misused(&commit.events, &reserved) {
+            return Some(why);
+        }
         before_last.iter().any(Event::ends_log).then_some("an event follows the end of the log") // H2
     }
 
@@ -424,6 +428,7 @@ impl RunHead {
             version,
             first_kind,
             nesting: self.nesting,
+            queue: RunStarted::held(self.queue.as_deref()), // RQ1
             first_seed: self.origin_incarnation(),
             created_at: Some(self.created_at),
             requester: self.requester.clone(),
@@ -443,6 +448,19 @@ impl RunHead {
         };
         Some(Box::new(NewRun { key: self.key.clone(), started, signal: None }))
     }
+}
+
+/// Returns the reason if an event concerns the place of a run in its queue, or names a queue that cannot be used (RQ7).
+fn queue_misused(events: &[Event], reserved: &[CallId]) -> Option<&'static str> {
+    events.iter().find_map(|event| match event {
+        Event::TaskScheduled(task) if task.kind == *SLOT_KIND => Some("it schedules a task of a reserved kind"),
+        Event::TaskScheduled(task) => task.options.queue.as_ref().and_then(queue_fault),
+        Event::ChildStarted(child) => child.queue.as_ref().and_then(|queue| queue.fault()),
+        Event::SegmentAbandoned(event) if event.withdrawn.iter().any(|call_id| reserved.contains(call_id)) => {
+            Some("it withdraws the start of the run")
+        }
+        _ => None,
+    })
 }
 
 /// Returns true if the event ends the run of a standalone task (R9).

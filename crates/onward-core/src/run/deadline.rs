@@ -29,7 +29,7 @@ impl RunHead {
         let event: Event = if call_id == deadline_call() {
             CancelRequested { is_deadline: true, ..CancelRequested::new("its deadline has passed".to_owned()) }.into()
         } else if call_id == start_call() {
-            RunBegun {}.into()
+            RunBegun::default().into()
         } else {
             TimerFired { call_id }.into()
         };

@@ -17,7 +17,8 @@
 use std::time::Duration;
 
 use super::{Effect, RunHead};
-use crate::log::event::{RunCanceled, RunStarted};
+use crate::log::event::{RunBegun, RunCanceled, RunStarted};
+use crate::time::millis;
 use crate::{CallId, Event, Failure, Timestamp};
 
 /// The last start time: 9999-12-31T23:59:59.999Z.
@@ -41,26 +42,34 @@ pub fn start_fault(at: Option<Timestamp>, after_ms: Option<u64>) -> Option<&'sta
 }
 
 impl RunStarted {
-    /// Returns the time at which the code of a run begins that was started `at`; `None` if it begins at once.
+    /// Returns the time from which on the code of a run may begin that was started `at`; `None` if it begins at once.
     pub fn begins_at(&self, at: Timestamp) -> Option<Timestamp> {
         let after = || self.start_after_ms.map(|delay| at.after(Duration::from_millis(delay)));
-        self.start_at.or_else(after).filter(|begins_at| *begins_at > at)
+        let begins_at = self.start_at.or_else(after).filter(|begins_at| *begins_at > at);
+        match &self.queue {
+            Some(queue) if !queue.is_held => begins_at.or(Some(at)), // RQ2
+            _ => begins_at,
+        }
     }
 }
 
 impl RunHead {
-    /// Returns the timer of the start; none for a run that has begun.
+    /// Returns the timer of the start; none for a run that has begun, or that a queue lets in.
     pub(super) fn start_timer(&self) -> Option<Effect> {
-        self.starts_at.map(|due_at| Effect::StartTimer { call_id: start_call(), due_at })
+        self.starts_at.filter(|_| self.queue.is_none()).map(|due_at| Effect::StartTimer { call_id: start_call(), due_at })
     }
 
-    /// Returns the event that is recorded for an input: a run that has not begun ends when it is canceled (DS4).
-    pub(super) fn recorded_as(&self, event: Event) -> Event {
-        match event {
-            Event::CancelRequested(request) if self.starts_at.is_some() => {
+    /// Returns the event that is recorded for an input: a run that has not begun ends when it is canceled (DS4). One that has code
+    /// in a copied log compensates once it begins.
+    pub(super) fn recorded_as(&self, event: Event, at: Timestamp) -> Event {
+        match (event, self.starts_at) {
+            (Event::CancelRequested(request), Some(_)) if !self.has_history() => {
                 RunCanceled { failure: Failure { retryable: false, ..Failure::canceled(&request.reason) } }.into()
             }
-            event => event,
+            (Event::RunBegun(_), Some(starts_at)) if self.has_history() => {
+                RunBegun { waited_ms: Some(millis(at.since(starts_at))) }.into()
+            }
+            (event, _) => event,
         }
     }
 

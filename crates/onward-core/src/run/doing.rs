@@ -131,6 +131,7 @@ fn unblocked(awaited: &Awaited) -> String {
         (AwaitedKind::Promise, _) => format!("Waits for the promise {name}"),
         (AwaitedKind::Timer, _) if awaited.name.is_some() => format!("Waits for the next attempt of step {name}"),
         (AwaitedKind::Timer, _) => "Sleeps".to_owned(),
+        (AwaitedKind::Start, _) if awaited.name.is_some() => format!("Waits in the queue {name}"),
         (AwaitedKind::Start, _) => "Waits for its start time".to_owned(),
         (AwaitedKind::Child, Some(child)) => format!("Waits for the child {child}"),
         (AwaitedKind::Child, None) => format!("Waits for a child of the kind {name}"),

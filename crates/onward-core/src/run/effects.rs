@@ -139,12 +139,12 @@ impl OutboxMessage {
 }
 
 impl RunHead {
-    /// Returns the effects of the first record of a log: it schedules a standalone task, or starts the timer of the start or of the
-    /// deadline.
+    /// Returns the effects of the first record of a log: it schedules a standalone task, starts the timer of the start or of the
+    /// deadline, or queues the run.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
         let Some(RunStarted { task: Some(task), input, .. }) = first.started() else {
             let timers = self.start_timer().into_iter().chain(self.deadline_timer());
-            return timers.chain(self.schedule_timer()).collect();
+            return timers.chain(self.schedule_timer()).chain(self.slot_effect(first.at)).collect();
         };
         let task = Task::new(self.task_id(CallId::root(0)), task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
@@ -309,6 +309,7 @@ impl RunHead {
             requester: self.requester.clone(),
             copied_by: self.copied_by.clone(),
             budget: budget::of_child(self.budget.as_deref(), event, id),
+            queue: event.queue.clone(),
             ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.call_id))
         };
         let key = RunKey::new(self.key.namespace.clone(), id.clone());

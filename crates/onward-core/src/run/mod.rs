@@ -44,6 +44,7 @@ pub mod memo;
 pub mod moment;
 pub mod reopen;
 pub mod root;
+pub mod run_queue;
 pub mod schedule;
 pub mod timeline;
 pub mod view;
@@ -52,6 +53,7 @@ pub use admit::{Admitted, CommitRefusal, Refusal};
 pub use effects::{Effect, OutboxMessage, answer_to};
 pub use idempotency::{Again, IdempotencyRecord};
 pub use input::wait_key;
+pub use run_queue::RunQueue;
 
 use std::time::Duration;
 
@@ -186,6 +188,9 @@ message! {
         /// The time at which the code begins, until it has begun (see [`delayed_start`]).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         42 => starts_at: Option<Timestamp>,
+        /// The queue whose slot the run waits for or holds (see [`run_queue`]).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        50 => queue: Option<Box<RunQueue>>,
     }
 
     /// The key of a log: run and generation. A head begins with the same fields.
@@ -382,6 +387,7 @@ impl RunHead {
             schedule,
             lost_workers: None,
             starts_at,
+            queue: started.queue.clone(),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -430,6 +436,9 @@ impl RunHead {
     fn take_input_status(&mut self, event: &Event, at: Timestamp) {
         self.follow_deadline(event, at);
         self.follow_start(event, at);
+        if matches!(event, Event::RunForked(_) | Event::RetryRequested(_)) {
+            self.queue_again(at);
+        }
         match event {
             Event::ResultRequested(event) => {
                 // Calls of an earlier generation of the requester cannot receive the result any more.

@@ -110,7 +110,7 @@ numbered! {
         6 => Update / "update",
         /// A result that another call may have, or computes.
         7 => Memo / "memo",
-        /// The time at which its code begins.
+        /// The time at which its code begins, or the queue that lets it begin.
         8 => Start / "start",
     }
 }
@@ -467,13 +467,15 @@ impl Fold {
 
 /// Returns the wait of a run that has not begun.
 fn awaited_start(head: &RunHead, due_at: Timestamp) -> Awaited {
+    // The time at which it was queued, unless that is the time of its start.
+    let (is_later, queue) = (due_at > head.updated_at, head.queue.as_ref());
     Awaited {
         kind: AwaitedKind::Start,
-        name: None,
+        name: queue.map(|queue| queue.name.clone()),
         id: format!("{}~{}~{}", head.key.id, head.generation, start_call()),
         call_id: None,
-        since: head.created_at,
-        deadline: Some(due_at),
+        since: if is_later || queue.is_none() { head.created_at } else { due_at },
+        deadline: Some(due_at).filter(|_| is_later || queue.is_none()),
         child: None,
     }
 }

@@ -459,7 +459,11 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
     }
     let Some(budget) = budget else { return };
     match event {
-        Event::RunBegun(_) => budget.since = budget.since.map(|_| at), // DS5
+        // DS5
+        Event::RunBegun(begun) => {
+            let waited = begun.waited_ms.map(Duration::from_millis);
+            budget.since = budget.since.map(|since| waited.map_or(at, |waited| since.after(waited)));
+        }
         Event::RunPaused(pause) if pause.reason == PauseReason::BudgetExhausted => {
             budget.paused_unpriced |= budget.exhausted(spend.as_deref(), at) == Some(UNPRICED);
         }

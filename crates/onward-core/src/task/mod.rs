@@ -415,11 +415,14 @@ impl Task {
 
     /// Returns true if every attempt is recorded in the run's log (K7).
     pub fn is_recorded(&self) -> bool {
-        self.options.class.is_some() || self.ledger_name().is_some()
+        self.options.class.is_some() || self.ledger_name().is_some() || self.is_slot()
     }
 
     /// Returns the record of the attempt that was just handed out, if it is to be recorded (K7).
     pub fn attempted(&self) -> Option<Input> {
+        if let Some(begin) = self.begin_run() {
+            return Some(begin);
+        }
         let ledger_name = self.ledger_name();
         let began_at = ledger_name.as_ref().and(self.started_at);
         let attempted = TaskAttempted { call_id: self.id.call_id.clone(), attempt: self.attempt, ledger_name, began_at };
@@ -462,6 +465,9 @@ impl Task {
     /// The caller has checked that it may be claimed.
     pub fn claim(&mut self, worker: &WorkerId, lease: Duration, now: Timestamp) {
         assert!(self.may_be_claimed(now), "K2, K4");
+        if self.is_slot() {
+            return self.hold(now);
+        }
         self.state = TaskState::Leased;
         self.worker = Some(worker.clone());
         self.claim += 1;
@@ -479,8 +485,8 @@ impl Task {
         lease: Duration,
         now: Timestamp,
     ) -> Result<TaskTransition, StaleReport> {
-        if self.state != TaskState::Leased || self.claim != claim {
-            return Err(StaleReport); // K1
+        if self.state != TaskState::Leased || self.claim != claim || self.is_slot() {
+            return Err(StaleReport); // K1, RQ7
         }
         Ok(match report {
             TaskReport::Completed(output) => {
@@ -548,6 +554,7 @@ impl Task {
             TaskState::Quarantined => None,
             TaskState::Queued if self.first_started_at.is_none() => self.timeout_since_scheduled(options.queued_timeout_ms),
             TaskState::Queued => None,
+            TaskState::Leased if self.is_slot() => None, // RQ1
             TaskState::Leased => [
                 Some(self.lease_until),
                 after(self.started_at, options.attempt_timeout_ms),
@@ -575,7 +582,8 @@ impl Task {
     pub fn unfreeze(&mut self, shift: Duration) {
         let Some(paused_at) = self.paused_at.take() else { return };
         self.paused_ms = self.paused_ms.saturating_add(millis(shift));
-        if self.state == TaskState::Queued && self.visible_at > paused_at {
+        // A pause does not move the start of a run (DS3).
+        if self.state == TaskState::Queued && self.visible_at > paused_at && !self.is_slot() {
             self.visible_at = self.visible_at.after(shift);
         }
     }

@@ -48,7 +48,7 @@ impl Runtime {
         let (now, here) = (self.clock().now(), self.known_workers(&key.namespace));
         let mut anywhere = None;
         let queued = self.tasks_in(key, TaskState::Queued).await?;
-        for task in queued.iter().filter(|task| task.waits_its_turn()) {
+        for task in queued.iter().filter(|task| task.waits_its_turn() && !task.is_slot()) {
             if task.visible_at > now {
                 let failed = task.last_failure.as_ref();
                 found.extend(failed.map(|_| blocker(task, BlockReason::Retries, Some(task.visible_at))));

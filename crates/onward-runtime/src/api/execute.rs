@@ -115,7 +115,8 @@ impl Runtime {
             }
             Call::ListQueues(of) => {
                 let settings = self.list_queue_settings(&of.namespace).await?;
-                Reply::ListQueues(QueuesReply { queues: self.list_queues(&of.namespace).await?, settings })
+                let (queues, runs) = self.list_queues(&of.namespace).await?;
+                Reply::ListQueues(QueuesReply { queues, settings, runs })
             }
             Call::ReadQueue(of) => Reply::ReadQueue(self.read_queue(&of.namespace, of.queue).await?),
             Call::PutQueue(of) => Reply::PutQueue(self.put_queue(of).await?),

@@ -59,7 +59,10 @@ impl Runtime {
             let (namespace, run) = (run.namespace.clone(), Some(run.clone()));
             let query = TaskQuery { namespace, run, state: None, limit: TASKS_MAX, gaps: None };
             let tasks = self.store().list_tasks(query).await?;
-            tasks.iter().filter(|task| task.id.generation == head.generation).for_each(|task| calls.show_task(task));
+            tasks
+                .iter()
+                .filter(|task| task.id.generation == head.generation && !task.is_slot())
+                .for_each(|task| calls.show_task(task));
             steps.into_iter().filter(|step| step.generation == head.generation).for_each(|step| calls.show_step(step));
         }
         let limit = if limit == 0 { CALLS_DEFAULT } else { limit.min(CALLS_MAX) };

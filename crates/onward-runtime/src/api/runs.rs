@@ -22,6 +22,7 @@ use crate::api::execute::CallContext;
 use crate::memo::check_run_id;
 use crate::schemas::depth::{check_event_payloads, check_payload};
 use crate::schemas::kinds::is_reserved;
+use crate::schemas::run_queues::WantedQueue;
 use crate::worker::inbox::Ticket;
 use crate::worker::profile::Worker;
 use crate::{CallRef, Runtime, RuntimeError};
@@ -55,6 +56,7 @@ impl Runtime {
     pub async fn start_run_for(&self, start: StartRequest, context: CallContext) -> Result<Started, RuntimeError> {
         let StartRequest { run: key, kind, version, input, seed, signal, attributes, trace, budget, .. } = start;
         let (deadline_ms, start_at, start_after_ms) = (start.deadline_ms, start.start_at, start.start_after_ms);
+        let wanted = WantedQueue { queue: start.queue, key: start.key, priority: start.priority };
         check_run_id(&key.id)?;
         start_fault(start_at, start_after_ms).map_or(Ok(()), |why| Err(RuntimeError::StartTimeInvalid { why }))?;
         let (requester, budget) = (context.caller, context.allowance.or(budget.map(Allowance::granted)));
@@ -84,7 +86,9 @@ impl Runtime {
             requester,
             ..RunStarted::new(kind, input, seed)
         };
-        Ok(self.begin_run(NewRun { key, started, signal }).await?)
+        let mut run = NewRun { key, started, signal };
+        self.fill_queue(&mut run, wanted).await?;
+        Ok(self.begin_run(run).await?)
     }
 
     pub(crate) async fn begin_run(&self, mut run: NewRun) -> Result<Started, StoreError> {

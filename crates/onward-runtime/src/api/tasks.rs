@@ -5,6 +5,7 @@
 
 use onward_core::api::{StartTaskRequest, TaskStatus};
 use onward_core::event::{RunCanceled, RunStarted, StandaloneTask};
+use onward_core::run::run_queue::SLOT_KIND;
 use onward_core::run::{Input, NewRun, Refusal};
 use onward_core::task::{Task, TaskState};
 use onward_core::trace::TraceContext;
@@ -13,6 +14,7 @@ use onward_store::{Appended, Started, StoreError, TaskQuery};
 
 use crate::api::runs::{check_id, check_text};
 use crate::schemas::depth::check_payload;
+use crate::schemas::run_queues::check_queue_name;
 use crate::{Runtime, RuntimeError, TaskView};
 
 fn status_of(status: Status, task: Option<&Task>) -> TaskStatus {
@@ -33,7 +35,8 @@ impl Runtime {
         if let Some(key) = &options.idempotency_key {
             check_id("idempotency key", key)?;
         }
-        if kind.as_str().starts_with(TASK_KIND_PREFIX) {
+        check_queue_name(options.queue.as_ref())?;
+        if kind.as_str().starts_with(TASK_KIND_PREFIX) || kind == *SLOT_KIND {
             return Err(RuntimeError::KindReserved { kind });
         }
         check_payload(&input)?;

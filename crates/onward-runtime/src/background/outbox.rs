@@ -17,10 +17,11 @@ use onward_core::event::ParentLink;
 use onward_core::memo;
 use onward_core::run::{Input, NewRun, OutboxMessage, answer_to};
 use onward_core::{ErrorCode, Event, Failure, Name, RunKey};
-use onward_store::{Consequence, OutboxId, StoreError};
+use onward_store::{Consequence, OutboxId, Started, StoreError};
 use tokio::task::JoinSet;
 
 use crate::schedule::is_scheduled;
+use crate::schemas::run_queues::WantedQueue;
 use crate::{Runtime, RuntimeError, TickCounts};
 
 /// Number of messages in one pass.
@@ -161,16 +162,28 @@ impl Runtime {
         Box::pin(self.carry(answer)).await
     }
 
+    /// Starts a child or the run of a slot, in the queue that its call or its kind says.
+    async fn begin_queued(&self, mut run: NewRun) -> Result<Started, RuntimeError> {
+        let queue = run.started.queue.take();
+        let wanted = queue.map(|queue| WantedQueue {
+            queue: Some(queue.name),
+            key: queue.key,
+            priority: Some(queue.priority).filter(|priority| *priority != 0),
+        });
+        self.fill_queue(&mut run, wanted.unwrap_or_default()).await?;
+        Ok(self.begin_run(run).await?)
+    }
+
     pub(crate) async fn carry_start(&self, run: NewRun) -> Result<bool, StoreError> {
         let (key, parent) = (run.key.clone(), run.started.parent.clone());
         let spent = run.started.budget.as_ref().map(|_| BudgetUse::default());
-        let (code, message) = match self.begin_run(run).await {
+        let (code, message) = match self.begin_queued(run).await {
             // An unrelated run with the same kind and input is not this parent's child.
             Ok(started) if !started.created && !is_of(started.head.parent.as_ref(), parent.as_ref()) => {
                 (ErrorCode::RunExists.as_str(), not_this_child(&key, started.head.parent.as_ref(), parent.as_ref()))
             }
             Ok(_) => return Ok(true),
-            Err(error) if may_pass(&error) => return Err(error),
+            Err(RuntimeError::Store(error)) if may_pass(&error) => return Err(error),
             Err(error) => (error.code(), error.to_string()),
         };
         if let Some(parent) = parent {

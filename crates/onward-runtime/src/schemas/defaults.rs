@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use onward_core::api::{DefaultsQuery, DefaultsReply, DefaultsSource, PutDefaultsRequest, SourcedDefaults};
 use onward_core::event::StandaloneTask;
+use onward_core::run::run_queue::queue_fault;
 use onward_core::run::{Commit, NewRun};
 use onward_core::{DEFAULTS_KIND_PREFIX, Event, KindDefaults, KindSchemas, Name, Namespace};
 
 use crate::schemas::kinds::NamespaceKinds;
+use crate::schemas::run_queues::{WantedQueue, key_fault, place};
 use crate::{Runtime, RuntimeError};
 
 impl Runtime {
@@ -59,6 +61,20 @@ impl Runtime {
             started.deadline_ms =
                 known.run_defaults(&started.kind, started.version.as_ref(), &self.options().defaults).deadline_ms;
         }
+    }
+
+    /// Sets the place of a run in a queue (KD3). A start that would be refused is left to the store if the run exists already: then
+    /// it is a repeat.
+    pub(crate) async fn fill_queue(&self, run: &mut NewRun, wanted: WantedQueue) -> Result<(), RuntimeError> {
+        let known = self.last_known_kinds(&run.key.namespace).await;
+        let started = &run.started;
+        let defaults = known.run_defaults(&started.kind, started.version.as_ref(), &self.options().defaults);
+        match place(wanted, &run.key, started, &defaults) {
+            Ok(place) => run.started.queue = place,
+            Err(refused) if self.store().read_run(run.key.clone(), None).await?.is_none() => return Err(refused),
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     /// Applies defaults to the tasks that a commit schedules (KD3).
@@ -111,7 +127,9 @@ pub(crate) fn check_registered(schemas: &KindSchemas) -> Result<(), RuntimeError
 }
 
 fn check(kind: &Name, defaults: &KindDefaults) -> Result<(), RuntimeError> {
-    defaults.problem().map_or(Ok(()), |why| Err(RuntimeError::DefaultsInvalid { kind: kind.clone(), why }))
+    let of_queue = || defaults.queue.as_ref().and_then(queue_fault).map(str::to_owned);
+    let why = defaults.problem().or_else(of_queue).or_else(|| defaults.key.as_deref().and_then(key_fault));
+    why.map_or(Ok(()), |why| Err(RuntimeError::DefaultsInvalid { kind: kind.clone(), why }))
 }
 
 /// Returns the kind that a row of live defaults is about.

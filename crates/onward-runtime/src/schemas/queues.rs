@@ -1,11 +1,13 @@
 //! Settings of queues: stored among the kinds, enforced by the stores.
 
-use onward_core::api::{PutQueueRequest, QueueLimits, QueueView};
+use onward_core::api::{PutQueueRequest, QueueLimits, QueueView, QueuedRuns};
 use onward_core::queue::QueueSettings;
 use onward_core::queue::load::KeyView;
 use onward_core::queue::settings::{settings_queue, settings_row};
+use onward_core::run::run_queue::stored_queue;
 use onward_core::{KindSchemas, Name, Namespace};
 
+use crate::schemas::run_queues::check_queue_name;
 use crate::{Runtime, RuntimeError};
 
 /// The number of keys in the view of a queue.
@@ -18,6 +20,7 @@ impl Runtime {
     /// `queue_invalid`.
     pub async fn put_queue(&self, request: PutQueueRequest) -> Result<QueueView, RuntimeError> {
         let PutQueueRequest { namespace, queue, settings } = request;
+        check_queue_name(queue.as_ref())?;
         if let Some(why) = settings.problem() {
             return Err(RuntimeError::QueueInvalid { why });
         }
@@ -28,6 +31,7 @@ impl Runtime {
 
     /// Removes the settings of a queue, and with them its limits.
     pub async fn delete_queue(&self, namespace: &Namespace, queue: Option<&Name>) -> Result<(), RuntimeError> {
+        check_queue_name(queue)?;
         self.store_queue(namespace, queue, None).await
     }
 
@@ -42,6 +46,7 @@ impl Runtime {
         self.kinds_changed(namespace);
         // A limit may have been raised. Workers of other servers claim after a second at the latest.
         self.hub().workers.wake(Some(namespace));
+        self.hub().alarm.due_at(self.clock().now());
         Ok(())
     }
 
@@ -55,6 +60,7 @@ impl Runtime {
 
     /// Reads a queue as a whole, with its keys.
     pub async fn read_queue(&self, namespace: &Namespace, queue: Option<Name>) -> Result<QueueView, RuntimeError> {
+        check_queue_name(queue.as_ref())?;
         let settings = self.list_queue_settings(namespace).await?.into_iter().find(|of| of.queue == queue);
         let settings = settings.map(|of| of.settings);
         let limits = settings.clone().unwrap_or_default();
@@ -63,8 +69,19 @@ impl Runtime {
         let keys: Vec<KeyView> = loads.into_iter().map(|load| load.view(&limits, now)).collect();
         let throttled_keys = keys.iter().filter(|key| key.held_back_by.is_some()).count() as u64;
         let (queued, running, quarantined, oldest_at) = (0, 0, 0, None);
-        let mut view = QueueView { queue, settings, queued, running, quarantined, oldest_at, throttled_keys, keys };
-        for count in self.store().count_tasks(namespace.clone()).await?.into_iter().filter(|count| count.queue == view.queue) {
+        let runs_of = stored_queue(queue.as_ref());
+        let loads = self.store().list_queue_keys(namespace.clone(), runs_of.clone(), KEYS_MAX).await?;
+        let run_keys: Vec<KeyView> = loads.into_iter().map(|load| load.view(&limits, now)).collect();
+        let runs = QueuedRuns::default();
+        let mut view =
+            QueueView { queue, settings, queued, running, quarantined, oldest_at, throttled_keys, keys, runs, run_keys };
+        for count in self.store().count_tasks(namespace.clone()).await? {
+            if count.queue == runs_of {
+                view.runs.add(&count);
+            }
+            if count.queue != view.queue {
+                continue;
+            }
             view.queued += count.queued;
             view.running += count.running;
             view.quarantined += count.quarantined;

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::api::VersionedKind;
+use onward_core::api::{QueuedRuns, RunsOfQueue, VersionedKind};
 use onward_core::codec::Message;
+use onward_core::queue::settings::DEFAULT_QUEUE;
+use onward_core::run::run_queue::{SLOT_KIND, queue_of_runs};
 use onward_core::task::TaskCount;
 use onward_core::{Name, Namespace, Timestamp, WorkerId, message};
 use onward_store::sync::lock;
@@ -86,6 +88,14 @@ impl Group {
     }
 }
 
+/// Returns the runs of a queue from the count of their places.
+fn runs_of(count: &TaskCount) -> Option<RunsOfQueue> {
+    let queue = Name::new(queue_of_runs(count.queue.as_ref()?)?).ok().filter(|queue| *queue != *DEFAULT_QUEUE);
+    let mut runs = QueuedRuns::default();
+    runs.add(count);
+    Some(RunsOfQueue { queue, runs })
+}
+
 /// The published list of a server's workers, with a part to compare.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkerAnnouncement {
@@ -95,9 +105,12 @@ pub struct WorkerAnnouncement {
 }
 
 impl Runtime {
-    /// Lists every queue with tasks or workers, by kind of task; the default queue first, then by name.
-    pub async fn list_queues(&self, namespace: &Namespace) -> Result<Vec<QueueInfo>, RuntimeError> {
+    /// Lists every queue with tasks or workers, by kind of task, and every queue with runs; the default queue first, then by name.
+    pub async fn list_queues(&self, namespace: &Namespace) -> Result<(Vec<QueueInfo>, Vec<RunsOfQueue>), RuntimeError> {
         let counts = self.store().count_tasks(namespace.clone()).await?;
+        let (places, counts): (Vec<TaskCount>, Vec<TaskCount>) = counts.into_iter().partition(|count| count.kind == *SLOT_KIND);
+        let mut runs: Vec<RunsOfQueue> = places.iter().filter_map(runs_of).collect();
+        runs.sort_by(|a, b| a.queue.cmp(&b.queue));
         let row = |count: TaskCount| ((count.queue.clone(), count.kind.clone()), QueueInfo { count, workers: 0 });
         let mut found: BTreeMap<(Option<Name>, Name), QueueInfo> = counts.into_iter().map(row).collect();
         for worker in self.list_workers(namespace).into_iter().chain(self.workers_elsewhere(namespace).await?) {
@@ -115,7 +128,7 @@ impl Runtime {
                 found.entry((queue, kind)).or_insert(QueueInfo { count: empty, workers: 0 }).workers += 1;
             }
         }
-        Ok(found.into_values().collect())
+        Ok((found.into_values().collect(), runs))
     }
 
     /// Lists the workers of one namespace that have joined this runtime, ordered by id.

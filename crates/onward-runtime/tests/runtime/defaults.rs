@@ -130,7 +130,10 @@ async fn invalid_defaults_change_nothing_and_workers_cannot_write_live_ones() {
     let zero = KindDefaults { attempt_timeout_ms: Some(0), ..KindDefaults::default() };
     refused(put(&kit.runtime, "mail", zero).await, "defaults_invalid");
     let namespace = Namespace::default();
-    let mixed = vec![registered(true, "mail", of_runs(5)), registered(false, "order", of_tasks(5))];
+    let mixed = vec![
+        registered(true, "mail", of_runs(5)),
+        registered(false, "order", KindDefaults { retry: Some(RetryPolicy::attempts(5)), ..of_tasks(5) }),
+    ];
     for wrong in mixed {
         refused(kit.runtime.register_kinds(&namespace, vec![wrong]).await, "defaults_invalid");
     }

@@ -276,6 +276,7 @@ pub fn child(call_id: u32, id: &str, on_parent_close: OnParentClose) -> Event {
         on_parent_close,
         is_spawned: false,
         budget: None,
+        queue: None,
     }
     .into()
 }

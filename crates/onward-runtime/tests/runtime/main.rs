@@ -21,6 +21,7 @@ mod namespaces;
 mod observing;
 mod questions;
 mod retention;
+mod run_queues;
 mod schedules;
 mod sessions;
 mod tasks;

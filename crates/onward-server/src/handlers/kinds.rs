@@ -27,6 +27,8 @@ bodies! {
         heartbeat_timeout_ms: Option<u64>,
         /// The deadline of runs, after their start.
         deadline_ms: Option<u64>,
+        /// The key of runs in their queue: a template over `input`, `kind` and `run`.
+        key: Option<String>,
     }
 }
 
@@ -41,6 +43,7 @@ impl DefaultsBody {
             total_timeout_ms: self.total_timeout_ms,
             heartbeat_timeout_ms: self.heartbeat_timeout_ms,
             deadline_ms: self.deadline_ms,
+            key: self.key,
         })
     }
 }

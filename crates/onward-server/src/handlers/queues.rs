@@ -66,7 +66,7 @@ fn queue(request: &Request) -> Result<Option<Name>, Problem> {
 /// Handles `GET /v1/queues`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let reply = request.execute::<verb::ListQueues>(request.by.namespace.clone().into()).await?;
-    Ok(json(StatusCode::OK, &Queues::from((&*reply.queues, &*reply.settings))))
+    Ok(json(StatusCode::OK, &Queues::from((&*reply.queues, &*reply.settings, &*reply.runs))))
 }
 
 /// Handles `GET /v1/queues/{name}`.

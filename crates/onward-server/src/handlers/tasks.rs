@@ -196,7 +196,8 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let limit = request.query.limit()?;
     let gaps = Gaps::default();
     let query = TaskQuery { namespace, state, run, limit, gaps: Some(gaps.clone()) };
-    let tasks = request.server.runtime().store().list_tasks(query).await.map_err(RuntimeError::from)?;
+    let mut tasks = request.server.runtime().store().list_tasks(query).await.map_err(RuntimeError::from)?;
+    tasks.retain(|task| !task.is_slot());
     Ok(json(StatusCode::OK, &Partly::new(OpenTasks::from(&*tasks), gaps.names())))
 }
 

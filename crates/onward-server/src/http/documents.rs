@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::api::{Appended, AppendedEntry, BlockReason, Blocker, DeletedRun, EntryPage, QueueInfo, QueueLimits};
+use onward_core::api::{
+    Appended, AppendedEntry, BlockReason, Blocker, DeletedRun, EntryPage, QueueInfo, QueueLimits, RunsOfQueue,
+};
 use onward_core::budget::Budget;
 use onward_core::doing::{Doing, doing};
 use onward_core::event::{ParentLink, RunPaused};
@@ -52,8 +54,12 @@ documents! {
         budget: Option<&'a Budget> = head.budget.as_ref().map(|budget| &budget.limit),
         /// Time at which it is canceled; later by the time that it is paused.
         deadline_at: Option<Timestamp> = head.deadline_at,
-        /// Time at which its code begins; absent once it has begun.
+        /// Time from which on its code may begin; absent once it has begun.
         starts_at: Option<Timestamp> = head.starts_at,
+        /// Queue whose slot it waits for, or holds since its code has begun.
+        queue: Option<&'a Name> = head.queue.as_ref().map(|queue| &queue.name),
+        /// Key in that queue.
+        key: Option<&'a Name> = head.queue.as_ref().and_then(|queue| queue.key.as_ref()),
     }
 
     /// Runs that were deleted by request.
@@ -138,10 +144,12 @@ documents! {
     }
 
     /// Queues of a namespace.
-    pub struct Queues<'a> as QueueList(of: (&'a [QueueInfo], &'a [QueueLimits])) {
+    pub struct Queues<'a> as QueueList(of: (&'a [QueueInfo], &'a [QueueLimits], &'a [RunsOfQueue])) {
         queues: Vec<Queue<'a>> = of.0.iter().map(Queue::from).collect(),
         /// The queues with settings, also those without tasks and workers.
         settings: &'a [QueueLimits] = of.1,
+        /// The queues with runs that wait or hold a slot.
+        runs: &'a [RunsOfQueue] = of.2,
     }
 
     struct Queue<'a> as QueueInfo(queue: &'a QueueInfo) {

@@ -2,6 +2,7 @@
 
 use onward_core::api::{Call, PutQueueRequest, QueueRequest, Target, verb};
 use onward_core::conversation::is_callers_role;
+use onward_core::queue::settings::DEFAULT_QUEUE;
 use onward_core::{Name, RunKey};
 use onward_runtime::{CallContext, CallRef, RuntimeError};
 use onward_store::StoreError;
@@ -42,6 +43,11 @@ macro_rules! scopes {
 
 onward_core::with_verbs!(scopes);
 
+/// Returns the queue as bounds name it: the empty text is the default queue.
+fn plain_queue(queue: &Name) -> &str {
+    if *queue == *DEFAULT_QUEUE { "" } else { queue.as_str() }
+}
+
 /// Checks that the caller may execute the verb, and limits its request. Returns what the runtime records about the caller.
 pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) -> Result<CallContext, Problem> {
     let scope = scope_of(call);
@@ -52,6 +58,8 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
     match call {
         Call::StartRun(start) => {
             by.caller.bounds.check_kind(&start.kind)?;
+            // Without a queue, the run has that of its kind, which an operator has set.
+            start.queue.as_ref().map_or(Ok(()), |queue| by.caller.bounds.check_queue(plain_queue(queue)))?;
             if start.signal.is_some() {
                 // The run may exist already, with another kind since a handoff.
                 by.check_also(Scope::Signal, server).await?;

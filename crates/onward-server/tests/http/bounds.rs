@@ -92,6 +92,13 @@ async fn what_a_body_names_is_of_the_keys_kinds_and_queues() {
     refuse(&night, "/v1/tasks", json!({"kind": "mail"})).await;
     refuse(&night, "/v1/tasks", json!({"kind": "mail", "queue": "day"})).await;
     locked.send(&night, "POST", "/v1/tasks", &json!({"kind": "mail", "queue": "night"}).to_string()).await.expect(201);
+    // Runs begin in the queues of the key; without one, in that of their kind.
+    for queue in ["day", "default"] {
+        refuse(&night, "/v1/runs", json!({"kind": "own", "id": "q", "queue": queue})).await;
+    }
+    locked.send(&root, "GET", "/v1/runs/q", "").await.problem(404, "run_not_found");
+    locked.send(&night, "POST", "/v1/runs", &json!({"kind": "own", "id": "q", "queue": "night"}).to_string()).await.expect(201);
+    refuse(&bound, "/v1/runs", json!({"kind": "theirs", "queue": "night"})).await;
     for (method, body) in [("GET", ""), ("PUT", "{}"), ("DELETE", "")] {
         for queue in ["day", "default"] {
             locked.send(&night, method, &format!("/v1/queues/{queue}"), body).await.problem(403, "not_allowed");

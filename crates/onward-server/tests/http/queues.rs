@@ -67,3 +67,59 @@ async fn a_full_queue_names_the_time_of_the_next_attempt() {
     assert_eq!(site.records(), before, "nothing was written");
     assert_eq!(site.post_json("/v1/tasks", task("1")).await.status, 200, "a repeat finds the task");
 }
+
+/// RQ1, RQ6
+#[tokio::test]
+async fn runs_wait_in_a_queue_and_a_full_one_refuses_them() {
+    let site = Site::open().await;
+    site.put_json("/v1/queues/deploys", json!({"concurrency_max": 1, "depth_max": 1})).await.json();
+    let run = |id: &str| json!({"kind": "listener", "id": id, "queue": "deploys", "key": "shop", "priority": 2});
+    let started = site.post_json("/v1/runs", run("a")).await.expect(201);
+    assert_eq!((&started["queue"], &started["key"]), (&json!("deploys"), &json!("shop")), "{started}");
+    while site.show("a").await["awaiting"][0]["kind"] != "signal" {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    site.post_json("/v1/runs", run("b")).await.expect(201);
+    let waiting = site.show("b").await;
+    assert_eq!(
+        (&waiting["status"], &waiting["awaiting"][0]["kind"], &waiting["awaiting"][0]["name"]),
+        (&json!("waiting"), &json!("start"), &json!("deploys"))
+    );
+    assert!(waiting["doing"].as_str().unwrap().starts_with("Waits in the queue deploys since"), "{waiting}");
+    let full = site.post_json("/v1/runs", run("c")).await;
+    assert!(full.header("retry-after").is_some());
+    full.problem(429, "queue_full");
+    site.get("/v1/runs/c").await.problem(404, "run_not_found");
+    let shown = site.get("/v1/queues/deploys").await.json();
+    assert_eq!(
+        (&shown["runs"]["queued"], &shown["runs"]["begun"], &shown["queued"]),
+        (&json!(1), &json!(1), &json!(0)),
+        "{shown}"
+    );
+    assert_eq!(shown["run_keys"][0]["held_back_by"], Value::Null, "{shown}");
+    let list = site.get("/v1/queues").await.json();
+    assert_eq!((&list["runs"][0]["queue"], &list["runs"][0]["runs"]["begun"]), (&json!("deploys"), &json!(1)), "{list}");
+    assert_eq!(site.get("/v1/tasks").await.json()["tasks"], json!([]), "places of runs are no tasks");
+    site.post("/v1/runs/a/terminate", "").await.expect(202);
+    while site.show("b").await["awaiting"][0]["kind"] != "signal" {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    site.post_json("/v1/runs", json!({"kind": "listener", "id": "d", "key": "shop"})).await.problem(400, "run_queue_invalid");
+    site.post_json("/v1/runs", json!({"kind": "listener", "id": "d", "queue": "runs:x"})).await.problem(400, "run_queue_invalid");
+    site.get("/v1/queues/runs:x").await.problem(400, "run_queue_invalid");
+}
+
+#[tokio::test]
+async fn the_key_of_a_kind_is_computed_from_the_input() {
+    let site = Site::open().await;
+    let path = "/v1/kinds/listener/defaults";
+    site.put_json(path, json!({"queue": "deploys", "key": "{{ input.service }}"})).await.json();
+    let started =
+        site.post_json("/v1/runs", json!({"kind": "listener", "id": "a", "input": {"service": "shop"}})).await.expect(201);
+    assert_eq!((&started["queue"], &started["key"]), (&json!("deploys"), &json!("shop")));
+    let failed = site.post_json("/v1/runs", json!({"kind": "listener", "id": "b", "input": {}})).await;
+    let detail = failed.problem(400, "run_queue_invalid");
+    assert!(detail.contains("service") && detail.contains("position"), "{detail}");
+    site.get("/v1/runs/b").await.problem(404, "run_not_found");
+    site.put_json(path, json!({"key": "{{ input."})).await.problem(400, "defaults_invalid");
+}

@@ -113,6 +113,7 @@ pub(crate) const INDEXES: &[Index] = &[
     unique("tasks_run", "tasks", "rk, call_id"),
     plain("tasks_ready", "tasks", "ns, queue, kind, qkey, visible - priority * 60000, tk", "state = 0"),
     plain("tasks_held", "tasks", "ns, queue, qkey", "state = 1"),
+    plain("tasks_runs", "tasks", "ns, queue", "state = 0 AND kind = 'queue:run'"),
     plain("tasks_delayed", "tasks", "visible, tk", "state = 3"),
     plain("tasks_due", "tasks", "due, tk", "due IS NOT NULL"),
     unique("queue_keys_key", "queue_keys", "ns, queue, qkey"),

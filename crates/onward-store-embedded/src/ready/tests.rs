@@ -1,7 +1,7 @@
 //! Tests of the parent module.
 
 use super::*;
-use crate::write::queues::{HELD, HELD_BY_KEY, NEXT_KEY, TASKS_OF_KEY};
+use crate::write::queues::{HELD, HELD_BY_KEY, NEXT_KEY, NEXT_RUN_QUEUE, TASKS_OF_KEY};
 use crate::write::tasks::READY_TASKS;
 
 /// Returns SQLite's plan of a statement on empty tables; plans never depend on table contents.
@@ -24,6 +24,7 @@ fn a_claim_reads_no_row_of_another_namespace_kind_or_version() {
     let next = "ns=? AND queue=? AND kind=? AND qkey>?";
     assert_eq!(plan(NEXT_KEY), format!("SEARCH tasks USING COVERING INDEX tasks_ready ({next})"));
     assert!(plan(HELD).contains("USING COVERING INDEX tasks_held (ns=? AND queue=?)"), "{}", plan(HELD));
+    assert_eq!(plan(NEXT_RUN_QUEUE), "SEARCH tasks USING COVERING INDEX tasks_runs ((ns,queue)>(?,?))");
     let held = plan(HELD_BY_KEY);
     assert!(held.contains("USING COVERING INDEX tasks_held (ns=? AND queue=? AND qkey=?)"), "{held}");
     assert_eq!(plan(READY_TASKS), format!("SEARCH tasks USING INDEX tasks_ready ({own})"));

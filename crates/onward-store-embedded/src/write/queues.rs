@@ -3,7 +3,7 @@
 //! The one writer thread makes claims one after the other, so no lock is needed. A damaged row of starts is treated as absent: it
 //! only has what began within one period.
 
-use onward_core::queue::settings::{settings_kind, settings_queue};
+use onward_core::queue::settings::settings_kind;
 use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
 use onward_core::task::Task;
 use onward_core::{KindSchemas, Name, Namespace};
@@ -29,6 +29,11 @@ pub(crate) const TASKS_OF_KEY: &str = "SELECT visible - priority * 60000, tk FRO
 pub(crate) const HELD: &str = "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE state = 1 AND ns = ?1 AND queue = ?2 LIMIT ?3)";
 pub(crate) const HELD_BY_KEY: &str =
     "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE state = 1 AND ns = ?1 AND queue = ?2 AND qkey = ?3 LIMIT ?4)";
+
+/// The next queue in which runs wait; the kind is [`onward_core::run::run_queue::SLOT_KIND`].
+pub(crate) const NEXT_RUN_QUEUE: &str =
+    "SELECT ns, queue FROM tasks WHERE state = 0 AND kind = 'queue:run' AND (ns, queue) > (?1, ?2)
+  ORDER BY ns, queue LIMIT 1";
 
 /// Rows of starts that are removed with each one that is written.
 const FORGOTTEN_MAX: i64 = 8;
@@ -58,8 +63,24 @@ impl Writer<'_> {
         let data = self.db.one(sql, params![namespace.as_str(), kind.as_str()], |row| row.get::<_, Vec<u8>>(0))?;
         let Some(data) = data else { return Ok(None) };
         let row: KindSchemas = unseal("the settings of a queue", &data)?;
-        debug_assert_eq!(settings_queue(&row.kind).as_ref().map(Option::as_ref), Some(queue));
+        debug_assert_eq!(row.kind, kind);
         Ok(row.queue.map(|settings| *settings))
+    }
+
+    /// Returns queues in which runs wait, with one index step for each.
+    pub(super) fn find_run_queues(&self, after: &str, limit: usize) -> Outcome<Vec<(Namespace, Name)>> {
+        let (namespace, queue) = after.split_once('\n').unwrap_or_default();
+        let (mut last, mut found) = ((namespace.to_owned(), queue.to_owned()), Vec::new());
+        while found.len() < limit {
+            let next = self.db.one(NEXT_RUN_QUEUE, params![last.0, last.1], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let Some(next) = next else { break };
+            last = next;
+            // A damaged row is repaired when its run is read.
+            if let (Ok(namespace), Ok(queue)) = (Namespace::new(&last.0), Name::new(&last.1)) {
+                found.push((namespace, queue));
+            }
+        }
+        Ok(found)
     }
 
     pub(super) fn waiting_in(&self, namespace: &Namespace, queue: Option<&Name>, limit: u64) -> Outcome<u64> {

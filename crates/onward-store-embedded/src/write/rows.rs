@@ -358,6 +358,10 @@ impl Rows for Writer<'_> {
         self.keep_turn(shared, turn);
     }
 
+    async fn run_queues(&mut self, after: &str, limit: usize) -> Outcome<Vec<(Namespace, Name)>> {
+        self.find_run_queues(after, limit)
+    }
+
     async fn put_claimed(&mut self, row: TaskRow, task: Task) -> Outcome<()> {
         Ok(super::tasks::put_row(self.db, row.rk, task, self.set.now)?)
     }

@@ -252,6 +252,7 @@ fn to_child(id: &str) -> Event {
         input,
         on_parent_close: OnParentClose::Cancel,
         budget: None,
+        queue: None,
         is_spawned: false,
     }
     .into()

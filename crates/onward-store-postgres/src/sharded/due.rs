@@ -44,7 +44,8 @@ impl ShardedStore {
     pub(crate) async fn expire_all(&self, limit: usize) -> Result<Expired, StoreError> {
         let used = |expired: &Option<Expired>, _| {
             let expired = expired.unwrap_or_default();
-            let count = expired.timers_fired.max(expired.tasks_expired).max(expired.workers_lost) as usize;
+            let count =
+                expired.timers_fired.max(expired.tasks_expired).max(expired.workers_lost).max(expired.runs_begun) as usize;
             Used { count, may_have_more: expired.more }
         };
         let Round { answers, is_cut } = self.share_out_by(limit, |database, part| Box::pin(database.expire(part)), used).await?;
@@ -54,6 +55,7 @@ impl ShardedStore {
         for (position, expired) in answers.into_iter().filter_map(|(position, expired)| Some((position, expired?))) {
             all.timers_fired += expired.timers_fired;
             all.tasks_expired += expired.tasks_expired;
+            all.runs_begun += expired.runs_begun;
             // Worker sessions expire in all databases, so the counts are not added.
             all.workers_lost = all.workers_lost.max(expired.workers_lost);
             last.insert(position, expired);

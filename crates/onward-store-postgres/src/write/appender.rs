@@ -13,6 +13,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use onward_core::run::run_queue::stored_queue;
 use onward_core::{CallId, Event, RunKey};
 use onward_store::durable::reply::{Pending, Slot};
 use onward_store::durable::{Replies, RunOp};
@@ -119,6 +120,8 @@ async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[RunOp]) -> Outcome<()> {
             RunOp::Start(start, _) => {
                 let task = start.run.started.task.as_ref();
                 queues.extend(task.map(|task| (start.run.key.namespace.clone(), task.options.queue.clone()))); // QL7
+                let queue = start.run.started.queue.as_ref().map(|queue| queue.plain());
+                queues.extend(queue.map(|queue| (start.run.key.namespace.clone(), stored_queue(queue.as_ref())))); // RQ6
             }
             _ => {}
         }
@@ -184,6 +187,7 @@ async fn try_expire(shared: &ServerShared, line: &mut LazyConnection, limit: usi
     let begun = shared.idle_cache.begin();
     if let Some(next) = query_next_due(line).await
         && next.next_due.is_none_or(|due| due > shared.clock.now(next.clock_micros))
+        && !next.queued_runs
     {
         shared.idle_cache.end(begun, next.found);
         return Ok(Expired { next_due: next.next_due, ..Expired::default() });

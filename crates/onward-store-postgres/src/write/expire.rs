@@ -25,7 +25,8 @@ pub(crate) const NEXT_DUE: &str = "SELECT (extract(epoch FROM clock_timestamp())
   (SELECT until FROM onward.sessions ORDER BY until LIMIT 1),
   (SELECT id FROM onward.outbox ORDER BY id LIMIT 1) IS NOT NULL,
   (SELECT ready FROM onward.runs WHERE ready IS NOT NULL ORDER BY ns, kind, version, ready LIMIT 1) IS NOT NULL,
-  (SELECT ord FROM onward.tasks WHERE state = 0 ORDER BY ns, queue, kind, qkey LIMIT 1) IS NOT NULL";
+  (SELECT ord FROM onward.tasks WHERE state = 0 ORDER BY ns, queue, kind, qkey LIMIT 1) IS NOT NULL,
+  (SELECT queue FROM onward.tasks WHERE state = 0 AND kind = 'queue:run' ORDER BY ns, queue LIMIT 1) IS NOT NULL";
 
 impl UnitOfWork<'_> {
     /// Locks the runs of timers that are due. Whether a timer still exists and is due is known only under the lock of its run.
@@ -172,12 +173,14 @@ pub(crate) struct NextDue {
     pub clock_micros: i64,
     pub next_due: Option<Timestamp>,
     pub found: PendingWork,
+    /// Runs wait in queues, which may have a free slot.
+    pub queued_runs: bool,
 }
 
 impl NextDue {
     pub fn read(row: &tokio_postgres::Row) -> NextDue {
         let due = (1..5).filter_map(|at| row.get::<_, Option<i64>>(at)).min();
         let found = PendingWork { outbox_messages: row.get(5), runs: row.get(6), tasks: row.get(7) };
-        NextDue { clock_micros: row.get(0), next_due: due.map(|due| Timestamp(due as u64)), found }
+        NextDue { clock_micros: row.get(0), next_due: due.map(|due| Timestamp(due as u64)), found, queued_runs: row.get(8) }
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use onward_core::queue::settings::{settings_kind, settings_queue};
+use onward_core::queue::settings::settings_kind;
 use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
 use onward_core::task::Task;
 use onward_core::{KindSchemas, Name, Namespace};
@@ -57,6 +57,18 @@ pub(crate) const WAITING_KEYS: &str = "WITH RECURSIVE walk(qkey, n) AS (
       WHERE t.state = 1 AND t.ns = $1 AND t.queue = $2 AND t.qkey = w.qkey LIMIT $8) AS c),
     (SELECT s.data FROM onward.queue_keys s WHERE $9 AND s.ns = $1 AND s.queue = $2 AND s.qkey = w.qkey)
   FROM walk w WHERE w.qkey IS NOT NULL ORDER BY w.n";
+
+/// Walks over the queues in which runs wait, with one index step for each; the kind is
+/// [`onward_core::run::run_queue::SLOT_KIND`].
+pub(crate) const RUN_QUEUES: &str = "WITH RECURSIVE walk(ns, queue, n) AS (
+    (SELECT t.ns, t.queue, 1::bigint FROM onward.tasks t
+      WHERE t.state = 0 AND t.kind = 'queue:run' AND (t.ns, t.queue) > ($1, $2) ORDER BY t.ns, t.queue LIMIT 1)
+    UNION ALL
+    SELECT f.ns, f.queue, w.n + 1 FROM walk w CROSS JOIN LATERAL (
+      SELECT t.ns, t.queue FROM onward.tasks t
+        WHERE t.state = 0 AND t.kind = 'queue:run' AND (t.ns, t.queue) > (w.ns, w.queue) ORDER BY t.ns, t.queue LIMIT 1) AS f
+      WHERE w.n < $3)
+  SELECT w.ns, w.queue FROM walk w ORDER BY w.n";
 
 /// Finds so many tasks of each key, by rank.
 pub(crate) const TASKS_OF_KEYS: &str = "SELECT f.rk, f.call_id FROM unnest($4::text[], $5::bigint[]) AS w(qkey, count)
@@ -118,9 +130,9 @@ impl UnitOfWork<'_> {
         for row in settings {
             // A damaged row is an error: a limit must not vanish.
             let row: KindSchemas = unseal("the settings of a queue", row.get(0))?;
-            if let (Some(queue), Some(settings)) = (settings_queue(&row.kind), row.queue) {
-                shared.push(of(queue, *settings));
-            }
+            let Some(settings) = row.queue else { continue };
+            let is_its = |queue: &&Option<Name>| settings_kind(queue.as_ref()).is_ok_and(|kind| kind == row.kind);
+            shared.extend(request.queues.iter().filter(is_its).map(|queue| of(queue.clone(), (*settings).clone())));
         }
         for row in keyed {
             let queue = Name::new(row.get::<_, &str>(0)).ok();
@@ -130,6 +142,14 @@ impl UnitOfWork<'_> {
         }
         self.found_tasks = shared.is_empty().then(|| answers.next().unwrap_or_default());
         Ok(shared)
+    }
+
+    /// Returns queues in which runs wait.
+    pub async fn find_run_queues(&self, after: &str, limit: usize) -> Outcome<Vec<(Namespace, Name)>> {
+        let (namespace, queue) = after.split_once('\n').unwrap_or_default();
+        let rows = self.db.query(&Sql::new(RUN_QUEUES).text(namespace).text(queue).number(number(limit))).await?;
+        let name = |row: &Row| Some((Namespace::new(row.get::<_, &str>(0)).ok()?, Name::new(row.get::<_, &str>(1)).ok()?));
+        Ok(rows.iter().filter_map(name).collect())
     }
 
     /// Reads the settings of queues, without a lock.

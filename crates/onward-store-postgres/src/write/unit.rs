@@ -287,6 +287,10 @@ impl Rows for UnitOfWork<'_> {
         self.turns.put(shared, turn);
     }
 
+    async fn run_queues(&mut self, after: &str, limit: usize) -> Outcome<Vec<(Namespace, Name)>> {
+        self.find_run_queues(after, limit).await
+    }
+
     async fn put_claimed(&mut self, (rk, order): (i64, i64), task: Task) -> Outcome<()> {
         self.claimed.push((rk, QueuedTask { task, order }));
         Ok(())

@@ -48,6 +48,7 @@ fn busy(ordinal: usize) -> Vec<onward_core::Event> {
             input,
             on_parent_close: OnParentClose::Cancel,
             budget: None,
+            queue: None,
             is_spawned: false,
         }
         .into(),

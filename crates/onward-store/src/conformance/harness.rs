@@ -341,6 +341,7 @@ impl Harness {
         for task in self.store().list_tasks(tasks).await.unwrap() {
             let by_log = open.tasks.remove(&task.id.call_id).unwrap_or_else(|| panic!("L16: {} is not in its log", task.id));
             let known = |task: &Task| (task.scheduled_at, task.paused_at, task.paused_ms, task.due_at().is_none());
+            assert!(!task.is_slot() || task.state == by_log.state, "RQ5: {task:?} is not {by_log:?}");
             let comparable = task.attempt == 1 && task.claim == 0;
             assert!(!comparable || known(&task) == known(&by_log), "L16: {task:?} is not {by_log:?}");
         }
@@ -394,6 +395,7 @@ pub fn child(id: &str, ordinal: u32, on_parent_close: onward_core::event::OnPare
         input,
         on_parent_close,
         budget: None,
+        queue: None,
         is_spawned: false,
     }
     .into()

@@ -13,7 +13,7 @@ use onward_core::{CallId, Epoch, Hash, Name, Namespace, Record, RunHead, RunKey,
 
 use super::state::{Generation, MemoryState};
 use crate::unit_of_work::{
-    Due, KEYS_MAX, KeyPage, LoadedRun, QueuedTask, RowRequest, Rows, RunRef, SharedQueue, Table, WorkingSet,
+    Due, KEYS_MAX, KeyPage, LoadedRun, QueuedTask, RowRequest, Rows, RunRef, SharedQueue, Table, WorkingSet, place_text,
 };
 use crate::{Change, ClaimRuns, ClaimTasks, OutboxId, StoreError};
 
@@ -275,6 +275,16 @@ impl Rows for MemoryRows<'_> {
 
     fn put_turn(&mut self, shared: &SharedQueue, turn: Turn) {
         self.state.turns.insert(shared.name(), turn);
+    }
+
+    async fn run_queues(&mut self, after: &str, limit: usize) -> Result<Vec<(Namespace, Name)>, StoreError> {
+        let waiting = self.state.open_tasks().map(|queued| &queued.task).filter(|task| task.is_slot());
+        let waiting = waiting.filter(|task| task.may_be_claimed(self.set.now));
+        let names = waiting.filter_map(|task| Some((task.id.run.namespace.clone(), task.options.queue.clone()?)));
+        let names: std::collections::BTreeSet<(Namespace, Name)> = names.collect();
+        let mut names: Vec<(String, (Namespace, Name))> = names.into_iter().map(|name| (place_text(&name), name)).collect();
+        names.sort();
+        Ok(names.into_iter().filter(|(place, _)| place.as_str() > after).map(|(_, name)| name).take(limit).collect())
     }
 
     async fn put_claimed(&mut self, place: QueuedTask, task: Task) -> Result<(), StoreError> {

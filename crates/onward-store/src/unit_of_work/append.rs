@@ -6,7 +6,7 @@ use onward_core::{Event, Record, RunHead, RunKey};
 
 use super::claim::claim;
 use super::effects::carry_out;
-use super::queues::refuse_full_queue;
+use super::queues::{refuse_full_queue, refuse_full_queue_of_runs};
 use super::{LoadedRun, RecordBody, RowRequest, Rows, RunRef, Table, require, settle};
 use crate::admission::{self, Admission, TakenSlot};
 use crate::durable::{Body, StartRun};
@@ -91,6 +91,10 @@ pub async fn start_run<R: Rows>(rows: &mut R, start: StartRun) -> Result<Started
     };
     if let Some(task) = &started.task {
         refuse_full_queue(rows, &key, task.options.queue.as_ref()).await?;
+    }
+    // Runs and schedules start with a parent.
+    if let Some(queue) = started.queue.as_deref().filter(|_| started.parent.is_none()) {
+        refuse_full_queue_of_runs(rows, &key, queue).await?;
     }
     let (mut head, first) = RunHead::start(key, started, rows.set().now);
     // Decided before anything is changed: if the signal is refused, the whole call is. There are no rows to load yet.

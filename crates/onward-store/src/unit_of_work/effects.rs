@@ -88,6 +88,11 @@ async fn end_run<R: Rows>(rows: &mut R, run: RunRef, goes_on: bool) -> Result<()
     for message in children.iter().filter_map(|child| child.parent_closed(generation, goes_on)) {
         set.send(run, message);
     }
+    if !goes_on && set.runs[run].head.queue.is_some() {
+        // A slot is free: the next run of the queue begins (RQ1).
+        let now = set.now;
+        set.announce_due(now);
+    }
     let loaded = set.change(run);
     loaded.timers.clear();
     loaded.tasks.clear();

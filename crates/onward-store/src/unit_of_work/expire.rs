@@ -1,8 +1,9 @@
-//! Time-driven changes: timers, task timeouts, expired worker sessions.
+//! Time-driven changes: timers, task timeouts, expired worker sessions, runs that their queue lets in.
 
 use super::Rows;
 use super::append::append_outcome;
 use super::claim::lose_worker;
+use super::queues::begin_runs;
 use super::tasks::end_attempt;
 use crate::Expired;
 
@@ -35,6 +36,7 @@ pub async fn expire<R: Rows>(rows: &mut R, limit: usize) -> Result<Expired, R::E
     rows.save().await?;
 
     let more_delayed = rows.show_delayed_tasks().await?;
-    let more = timers.more || tasks.more || freed.more || more_delayed;
-    Ok(Expired { timers_fired, tasks_expired, workers_lost: workers_lost as u64, more, next_due: None })
+    let (runs_begun, more_runs) = begin_runs(rows, limit).await?;
+    let more = timers.more || tasks.more || freed.more || more_delayed || more_runs;
+    Ok(Expired { timers_fired, tasks_expired, workers_lost: workers_lost as u64, runs_begun, more, next_due: None })
 }

@@ -29,7 +29,7 @@ use onward_core::{CallId, Epoch, Name, Namespace, Record, RunKey, Status, Timest
 pub use append::{append_input, commit, start_run};
 pub use claim::{claim_run, claim_runs, count_lost_worker, lose_run, release_run};
 pub use expire::expire;
-pub use queues::{KEYS_MAX, KeyPage, SharedQueue};
+pub use queues::{KEYS_MAX, KeyPage, SharedQueue, place_text};
 pub use restore::{put_rows, restore_run};
 pub use table::Table;
 pub use tasks::{claim_tasks, report_task, retry_task};
@@ -133,6 +133,10 @@ pub trait Rows: Sized {
 
     /// Finds tasks without a key that may be claimed, in claim order.
     async fn ready_tasks(&mut self, request: &ClaimTasks) -> Result<Vec<(Self::TaskPlace, Task)>, Self::Error>;
+
+    /// Finds queues in which runs wait that may be let in, as stored ([`onward_core::run::run_queue`]), in the order of namespaces
+    /// and names, behind the one at `after` ([`place_text`]).
+    async fn run_queues(&mut self, after: &str, limit: usize) -> Result<Vec<(Namespace, Name)>, Self::Error>;
 
     /// Stores a task that was claimed; its run need not be loaded.
     async fn put_claimed(&mut self, place: Self::TaskPlace, task: Task) -> Result<(), Self::Error>;

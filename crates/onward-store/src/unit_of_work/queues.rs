@@ -2,20 +2,28 @@
 //!
 //! [`Grants`] decides; this module asks the store which keys wait, and leases what was granted. The store makes sure that no other
 //! claim shares out a queue with settings at the same time, so what is counted here stays true until the leases are written
-//! (QL1, QL2).
+//! (QL1, QL2). Runs in queues are let in by the store itself, in the same way ([`begin_runs`]).
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use onward_core::queue::{Grants, QueueSettings, QueueStarts, Turn, WaitingKey};
+use onward_core::run::RunQueue;
+use onward_core::run::run_queue::{SLOT_KIND, queue_of_runs, stored_queue};
 use onward_core::task::Task;
-use onward_core::{Name, Namespace, RunKey};
+use onward_core::{Name, Namespace, RunKey, WorkerId};
 
-use super::Rows;
-use super::tasks::claim_task;
+use super::tasks::{claim_from_queues, claim_task};
+use super::{RowError, Rows};
 use crate::{Change, ClaimTasks, StoreError};
 
 /// The number of keys that are read at once, and how often that may be repeated in one claim. So a claim that finds nothing ends
 /// soon, and the next one continues behind it.
 pub const KEYS_MAX: usize = 64;
 const PAGES_MAX: usize = 16;
+
+/// The number of queues of runs that are visited in one write.
+const QUEUES_MAX: usize = 64;
 
 /// A queue that is shared out.
 #[derive(Debug, Clone)]
@@ -68,6 +76,52 @@ pub(super) async fn refuse_full_queue<R: Rows>(rows: &mut R, key: &RunKey, queue
     Ok(())
 }
 
+/// Refuses a run that a caller starts if its queue is full (RQ6).
+pub(super) async fn refuse_full_queue_of_runs<R: Rows>(rows: &mut R, key: &RunKey, queue: &RunQueue) -> Result<(), R::Error> {
+    let plain = queue.plain();
+    match refuse_full_queue(rows, key, stored_queue(plain.as_ref()).as_ref()).await.map_err(RowError::refusal) {
+        Err(Ok(StoreError::QueueFull { depth_max, .. })) => Err(StoreError::QueueFull { queue: plain, depth_max }.into()),
+        Err(Ok(error)) => Err(error.into()),
+        Err(Err(error)) => Err(error),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Lets runs into their queues' free slots: as many as `limit` of each namespace, in some of the queues. Returns how many began, and
+/// whether there are queues that were not visited. The queues take turns, so that each is visited in a few calls.
+pub(super) async fn begin_runs<R: Rows>(rows: &mut R, limit: usize) -> Result<(u64, bool), R::Error> {
+    let visited =
+        SharedQueue { namespace: Namespace::default(), queue: Name::new(SLOT_KIND).ok(), settings: QueueSettings::default() };
+    let turn = rows.turn(&visited);
+    let found = rows.run_queues(&turn.key, QUEUES_MAX).await?;
+    let last = if found.len() < QUEUES_MAX { String::new() } else { found.last().map(place_text).unwrap_or_default() };
+    if found.is_empty() && turn.key.is_empty() {
+        return Ok((0, false));
+    }
+    let (mut begun, mut is_cut) = (0, false);
+    for of in found.chunk_by(|a, b| a.0 == b.0) {
+        let request = ClaimTasks {
+            worker: WorkerId::new(SLOT_KIND).expect("a name"),
+            namespace: of[0].0.clone(),
+            queues: of.iter().map(|(_, queue)| Some(queue.clone())).collect(),
+            kinds: Arc::new(vec![Name::new(SLOT_KIND).expect("a name")]),
+            limit,
+            lease: Duration::ZERO,
+        };
+        let count = claim_from_queues(rows, &request).await?.len();
+        begun += count as u64;
+        is_cut |= count >= limit;
+    }
+    let more = is_cut || !last.is_empty();
+    rows.put_turn(&visited, Turn { key: if is_cut { turn.key } else { last }, left: 0 });
+    Ok((begun, more))
+}
+
+/// Returns the position of a queue in the order of namespaces and queues; names have no control characters.
+pub fn place_text(queue: &(Namespace, Name)) -> String {
+    format!("{}\n{}", queue.0, queue.1)
+}
+
 /// Leases up to `wanted` tasks of a shared queue.
 pub(super) async fn claim_shared<R: Rows>(
     rows: &mut R,
@@ -100,7 +154,10 @@ pub(super) async fn claim_shared<R: Rows>(
     rows.put_turn(shared, turn);
     if is_held_back && claimed.len() - before < wanted {
         let (namespace, queue) = shared.name();
-        rows.set().notify(|_| Change::HeldBack { namespace, queue });
+        // The store finds runs that are held back itself.
+        if queue.as_ref().and_then(queue_of_runs).is_none() {
+            rows.set().notify(|_| Change::HeldBack { namespace, queue });
+        }
     }
     Ok(())
 }

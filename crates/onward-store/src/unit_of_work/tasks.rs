@@ -1,7 +1,10 @@
 //! Tasks on their queues. [`Task`] itself decides about its outcome.
 
+use std::sync::Arc;
+
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
+use onward_core::run::run_queue::SLOT_KIND;
 use onward_core::task::{StaleReport, Task, TaskId, TaskTransition};
 use onward_core::{Name, Status};
 
@@ -39,7 +42,8 @@ async fn open_task<R: Rows>(rows: &mut R, id: &TaskId) -> Result<Option<(RunRef,
         return Ok(None);
     }
     rows.load(run, RowRequest::Task(&id.call_id)).await?;
-    let found = rows.set().runs[run].tasks.get(&id.call_id).filter(|queued| queued.task.id.is_same_task(id));
+    let is_it = |queued: &&QueuedTask| queued.task.id.is_same_task(id) && !queued.task.is_slot(); // RQ7
+    let found = rows.set().runs[run].tasks.get(&id.call_id).filter(is_it);
     Ok(found.map(|queued| (run, queued.clone())))
 }
 
@@ -71,6 +75,16 @@ pub(super) async fn end_attempt<R: Rows>(
 /// not use is left to the others. Which comes first changes with the clock.
 pub async fn claim_tasks<R: Rows>(rows: &mut R, request: &ClaimTasks) -> Result<Vec<Task>, R::Error> {
     rows.show_delayed_tasks().await?;
+    if request.kinds.iter().any(|kind| *kind == *SLOT_KIND) {
+        // No worker gets the place of a run in its queue (RQ7).
+        let kinds = request.kinds.iter().filter(|kind| **kind != *SLOT_KIND).cloned().collect();
+        return claim_from_queues(rows, &ClaimTasks { kinds: Arc::new(kinds), ..request.clone() }).await;
+    }
+    claim_from_queues(rows, request).await
+}
+
+/// Leases tasks that are visible.
+pub(super) async fn claim_from_queues<R: Rows>(rows: &mut R, request: &ClaimTasks) -> Result<Vec<Task>, R::Error> {
     let shared = rows.shared_queues(request).await?;
     let is_plain = |queue: &Option<Name>| !shared.iter().any(|other| other.queue == *queue);
     let plain: Vec<Option<Name>> = request.queues.iter().filter(|queue| is_plain(queue)).cloned().collect();

@@ -217,8 +217,14 @@ impl<X, B> WorkingSet<X, B> {
         self.due = Some(self.due.map_or(at, |known| known.min(at)));
     }
 
-    /// Announces that a task is claimable, or when it becomes due.
+    /// Announces that a task is claimable, or when it becomes due. The store itself lets runs in when something is due.
     pub fn announce_task(&mut self, task: &Task) {
+        if task.is_slot() {
+            if task.waits_its_turn() {
+                self.announce_due(task.visible_at.max(self.now));
+            }
+            return;
+        }
         if task.may_be_claimed(self.now) {
             self.notify(|_| Change::TaskQueued { task: Box::new(task.clone()) });
         } else if task.waits_its_turn() {

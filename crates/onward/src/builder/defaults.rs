@@ -20,12 +20,12 @@ impl Defaults {
         Ok(KindDefaults { queue: self.queue.map(Name::new).transpose()?, ..self.of })
     }
 
-    /// Sets the queue of tasks.
+    /// Sets the queue of tasks, or the one that lets runs begin.
     pub fn queue(self, queue: &str) -> Defaults {
         Defaults { queue: Some(queue.to_owned()), ..self }
     }
 
-    /// Sets the priority of tasks; tasks with a higher one start first.
+    /// Sets the priority of tasks or runs in their queue; those with a higher one start first.
     pub fn priority(mut self, priority: i32) -> Defaults {
         self.of.priority = Some(priority);
         self
@@ -58,6 +58,12 @@ impl Defaults {
     /// Sets how long an attempt of a task may run without a heartbeat.
     pub fn heartbeat(mut self, timeout: Duration) -> Defaults {
         self.of.heartbeat_timeout_ms = Some(millis(timeout));
+        self
+    }
+
+    /// Sets the key of runs in their queue: a template over `input`, `kind` and `run`, as `{{ input.tenant }}`.
+    pub fn key(mut self, template: &str) -> Defaults {
+        self.of.key = Some(template.to_owned());
         self
     }
 

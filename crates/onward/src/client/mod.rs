@@ -46,8 +46,7 @@ use onward_core::run::Wait;
 use onward_core::time::millis;
 use onward_core::view::RunView;
 use onward_core::{
-    Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunHead, RunId, RunKey,
-    Timestamp,
+    Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunHead, RunId, RunKey, Timestamp,
 };
 use onward_runtime::{Background, CALLS_MAX, CallRef, Changes, Client, Outcome, Runtime, new_run_id};
 use onward_store::sync::{lock, random_u64};
@@ -180,6 +179,11 @@ impl Onward {
             trace: None,
             budget: None,
             deadline: None,
+            start_at: None,
+            start_after: None,
+            queue: None,
+            key: None,
+            priority: None,
             attributes: Vec::new(),
             output: PhantomData,
         }
@@ -369,6 +373,9 @@ pub struct Start<O> {
     deadline: Option<Duration>,
     start_at: Option<Timestamp>,
     start_after: Option<Duration>,
+    queue: Option<String>,
+    key: Option<String>,
+    priority: Option<i32>,
     attributes: Vec<(String, AttributeValue)>,
     output: PhantomData<fn() -> O>,
 }
@@ -412,6 +419,21 @@ impl<O> Start<O> {
     /// Begins the run's code this long after its start; see [`Start::at`].
     pub fn after(self, delay: Duration) -> Self {
         Start { start_after: Some(delay), ..self }
+    }
+
+    /// Begins the run's code when this queue lets it in. The run holds a slot from then until it ends.
+    pub fn queue(self, queue: &str) -> Self {
+        Start { queue: Some(queue.to_owned()), ..self }
+    }
+
+    /// Sets the key whose limits and share of the queue apply to the run.
+    pub fn key(self, key: &str) -> Self {
+        Start { key: Some(key.to_owned()), ..self }
+    }
+
+    /// Sets the priority in the queue: higher begins first; default 0. One level is worth a minute of waiting.
+    pub fn priority(self, priority: i32) -> Self {
+        Start { priority: Some(priority), ..self }
     }
 
     /// Cancels the run if it has not ended after this time; its code may compensate. Time before [`Start::at`] and while it is paused
@@ -461,6 +483,9 @@ impl<O> Start<O> {
             deadline_ms: self.deadline.map(millis),
             start_at: self.start_at,
             start_after_ms: self.start_after.map(millis),
+            queue: self.queue.map(Name::new).transpose()?,
+            key: self.key.map(Name::new).transpose()?,
+            priority: self.priority,
             ..StartRequest::new(key.clone(), kind, input, random_u64())
         };
         let (_, outcome) = self.onward.call(inner.client.start_and_watch(start)).await?;

@@ -3,6 +3,7 @@
 use onward_core::budget::Budget;
 use onward_core::engine::CancelOutcome;
 use onward_core::event::{ChildStarted, OnParentClose};
+use onward_core::run::RunQueue;
 use onward_core::{Event, Name, RunId};
 use serde::Serialize;
 
@@ -73,6 +74,36 @@ impl<T> Child<T> {
     /// them.
     pub fn budget(self, budget: Budget) -> Self {
         self.option(|event| event.budget = Some(budget))
+    }
+
+    /// Begins the child when this queue lets it in; without it, when the queue of its kind does, if that has one. The child holds a
+    /// slot until it ends.
+    pub fn queue(self, queue: &str) -> Self {
+        let queue: Name = name_or_misuse(self.call.cell(), "child queue", queue);
+        self.option(|event| event.queue = Some(Box::new(RunQueue::new(queue.clone()))))
+    }
+
+    /// Sets the key whose limits and share of the queue apply to the child; set the queue before.
+    pub fn key(self, key: &str) -> Self {
+        let key: Name = name_or_misuse(self.call.cell(), "child key", key);
+        self.place("key", |queue| queue.key = Some(key.clone()))
+    }
+
+    /// Sets the priority in the queue: higher begins first; default 0. Set the queue before.
+    pub fn priority(self, priority: i32) -> Self {
+        self.place("priority", |queue| queue.priority = priority)
+    }
+
+    fn place(self, what: &str, set: impl Fn(&mut RunQueue)) -> Self {
+        let has_queue = std::cell::Cell::new(true);
+        let child = self.option(|event| match &mut event.queue {
+            Some(queue) => set(queue),
+            None => has_queue.set(false),
+        });
+        if !has_queue.get() {
+            child.call.cell().lock().engine.misuse(format!("child: a {what} without a queue; set the queue first"));
+        }
+        child
     }
 
     pub fn run_id(&self) -> Option<RunId> {

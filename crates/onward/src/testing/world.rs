@@ -14,6 +14,7 @@ use onward_core::event::{RunStarted, SignalReceived};
 use onward_core::log::prelude_of;
 use onward_core::projection::Projection;
 use onward_core::reopen;
+use onward_core::run::RunQueue;
 use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, NewRun, OutboxMessage, Refusal, Wait};
 use onward_core::task::Task;
 use onward_core::time::millis;
@@ -145,6 +146,11 @@ impl World {
     /// Delays the start of the code, before the run begins. The timer of the start is one of the run's timers.
     pub fn start_after(self, delay: Duration) -> World {
         self.started(|started| RunStarted { start_after_ms: Some(millis(delay)), ..started })
+    }
+
+    /// Starts the run into a queue, before it begins. The test lets it in with `RunBegun`.
+    pub fn queue(self, queue: Name) -> World {
+        self.started(|started| RunStarted { queue: Some(Box::new(RunQueue::new(queue))), ..started })
     }
 
     fn started(mut self, change: impl FnOnce(RunStarted) -> RunStarted) -> World {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use onward::Status;
 use onward::prelude::*;
 use onward::testing::World;
-use onward_core::event::{CancelRequested, PauseReason, RunPaused, RunResumed, UpdateReceived};
+use onward_core::Name;
+use onward_core::event::{CancelRequested, PauseReason, RunBegun, RunPaused, RunResumed, UpdateReceived};
 
 use crate::{count, crash_and_pump, fire_next};
 
@@ -79,4 +80,29 @@ fn a_pause_and_a_cancellation_run_no_code() {
     world.run_until_idle().unwrap();
     assert_eq!(world.event_names(), ["run_started", "run_paused", "run_resumed", "run_canceled"]);
     assert_eq!((world.status(), world.output()), (Status::Canceled, "failed: the run was canceled: no".to_owned()));
+}
+
+/// RQ2: no code runs before the queue lets the run in, and neither the code nor its replays see that it waited.
+#[test]
+fn a_replay_does_not_see_the_queue() {
+    let run = |is_queued: bool| {
+        let mut world = World::new(late, &());
+        if is_queued {
+            world = world.queue(Name::new("deploys").unwrap());
+        }
+        world.signal("paid", &());
+        if is_queued {
+            crash_and_pump(&mut world);
+            assert_eq!((world.status(), world.event_names().len(), world.shadow_replays()), (Status::Waiting, 2, 0));
+            world.input(RunBegun::default()).unwrap();
+        }
+        while let Some(draft) = world.activate().unwrap() {
+            world.commit(draft);
+            world.crash();
+        }
+        let names: Vec<&str> = world.event_names().into_iter().filter(|name| *name != "run_begun").collect();
+        assert_eq!(count(&world, "run_begun"), usize::from(is_queued));
+        (names.join(" "), world.output())
+    };
+    assert_eq!(run(true), run(false));
 }

@@ -42,6 +42,12 @@ class StartOptions(TypedDict, total=False):
     at: datetime | None
     #: Begins the code this long after the start, instead of `at`.
     after: timedelta | float | None
+    #: Begins the code when this queue lets the run in; it holds a slot until it ends.
+    queue: str | None
+    #: The key whose limits and share of the queue apply to the run.
+    key: str | None
+    #: Higher begins first; one level is worth a minute of waiting.
+    priority: int | None
     #: Cancels the run after this time; time before `at` and while it is paused does not count.
     deadline: timedelta | float | None
     #: The W3C trace context of the caller.

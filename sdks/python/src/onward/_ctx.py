@@ -61,6 +61,12 @@ class ChildOptions(TypedDict, total=False):
     #: What happens to an open child when this run closes.
     on_parent_close: Literal["cancel", "terminate", "abandon"] | None
     budget: dict[str, Any] | None
+    #: Begins the child when this queue lets it in; it holds a slot until it ends.
+    queue: str | None
+    #: The key whose limits and share of the queue apply to the child; needs a queue.
+    key: str | None
+    #: Higher begins first; needs a queue.
+    priority: int | None
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -1,7 +1,7 @@
 //! Settings of a queue: shown, changed one by one, removed.
 
 use anyhow::Result;
-use onward_core::api::{PutQueueRequest, QueueRequest, QueueView};
+use onward_core::api::{PutQueueRequest, QueueRequest, QueueView, QueuedRuns};
 use onward_core::queue::load::{KeyLimit, KeyView};
 use onward_core::queue::settings::DEFAULT_QUEUE;
 use onward_core::queue::{KeyWeight, QueueRate, QueueSettings};
@@ -119,6 +119,9 @@ fn print(view: &QueueView, global: &Global) -> Result<()> {
             Some(KeyLimit::Rate) => "rate of the key",
         };
         table.row(cells![key, waiting, running, oldest, held_back_by]);
+    }
+    if !global.json && view.runs != QueuedRuns::default() {
+        print_stderr(&format!("runs: {} waiting, {} begun", view.runs.queued, view.runs.begun));
     }
     global.show_table(view, table, "no open tasks")
 }

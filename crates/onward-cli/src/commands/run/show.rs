@@ -154,6 +154,11 @@ fn format_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<BlockReas
         add("external", format!("run of another engine; next event {}", external.next_index).into());
     }
     add("created", time::moment(head.created_at, now).into());
+    if let Some(queue) = &head.queue {
+        let key = queue.key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();
+        let what = if head.is_in_queue() { "waits in" } else { "holds a slot of" };
+        add("queue", format!("{what} {}{key}", queue.name).into());
+    }
     if let Some(starts_at) = head.starts_at {
         add("begins", time::moment(starts_at, now).into());
     }

@@ -10,8 +10,8 @@ use onward_core::{ErrorCode, Name, RunKey, Timestamp};
 use onward_runtime::RuntimeError;
 
 use super::filter::attribute;
-use crate::commands::schedule::spec::parse_time;
 use crate::args::{Global, read_optional_payload, read_payload};
+use crate::commands::schedule::spec::parse_time;
 use crate::connection::Connection;
 use crate::error::{Exit, Mistake, RUN_FAILED};
 use crate::output::document::{Outcome, Receipt, Run, StartedRun};
@@ -46,6 +46,15 @@ pub struct StartArgs {
     /// Begin the run's code after this time: 90s, 2h, 3d
     #[arg(long, value_name = "DURATION", value_parser = span::parse, conflicts_with = "at")]
     after: Option<Duration>,
+    /// Begin the run's code when this queue lets it in
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// Key whose limits and share of the queue apply to the run
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Priority in the queue; higher begins first
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
     /// Cancel the run after this time, pauses and the time before --at not counted: 90s, 2h, 3d
     #[arg(long, value_name = "DURATION", value_parser = span::parse_positive)]
     deadline: Option<Duration>,
@@ -106,6 +115,9 @@ pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
         deadline_ms: args.deadline.map(millis),
         start_at: args.at,
         start_after_ms: args.after.map(millis),
+        queue: args.queue.map(Name::new).transpose()?,
+        key: args.key.map(Name::new).transpose()?,
+        priority: args.priority,
         ..StartRequest::new(key.clone(), kind, input, new_id::random_u64())
     };
     let started = connection.start_run(start).await?;
@@ -114,7 +126,10 @@ pub async fn start(args: StartArgs, global: &Global) -> Result<()> {
         let (run, created) = (Run::from(&started.head), started.created);
         let signal = started.signal.as_ref().map(|signal| Receipt::new(&key.id, signal));
         let note = if created { "" } else { " by an earlier request; nothing changed" };
-        let begins = started.head.starts_at.map(|at| format!(", begins at {at}")).unwrap_or_default();
+        let begins = match (&started.head.queue, started.head.starts_at) {
+            (Some(queue), Some(_)) => format!(", waits in the queue {}", escape::text(queue.name.as_str())),
+            (_, at) => at.map(|at| format!(", begins at {at}")).unwrap_or_default(),
+        };
         return global.show(&StartedRun { run, created, signal }, || format!("{id}: started{note}{begins}"));
     }
     if !global.json {

@@ -15,6 +15,7 @@ fn all(number: u64) -> KindDefaults {
         total_timeout_ms: time,
         heartbeat_timeout_ms: time,
         deadline_ms: time,
+        key: Some(format!("k{number}")),
     }
 }
 
@@ -71,7 +72,7 @@ fn defaults_of_a_kind_replace_the_built_in_timeout_of_tools() {
 fn options_of_the_other_sort_of_kind_and_times_of_zero_are_refused() {
     let deadline = KindDefaults { deadline_ms: Some(5), ..KindDefaults::default() };
     assert!(deadline.wrong_for(false).is_none() && deadline.wrong_for(true).is_some());
-    let tasks = KindDefaults { deadline_ms: None, ..all(1) };
+    let tasks = KindDefaults { deadline_ms: None, key: None, ..all(1) };
     assert!(tasks.wrong_for(true).is_none() && tasks.wrong_for(false).is_some());
     assert_eq!(all(1).problem(), None);
     let zero = KindDefaults { total_timeout_ms: Some(0), ..tasks };

@@ -53,7 +53,7 @@ fn a_delayed_run_waits_for_its_start_and_inputs_do_not_wake_it() {
     let view = run.view();
     let [awaited] = view.awaiting.as_slice() else { panic!("it awaits one thing") };
     assert_eq!((awaited.kind, awaited.since, awaited.deadline), (AwaitedKind::Start, Timestamp(1_000), Some(Timestamp(5_000))));
-    let begun = input_at(run, RunBegun {}, 5_003);
+    let begun = input_at(run, RunBegun::default(), 5_003);
     assert_eq!((begun.head.status, begun.head.starts_at, timers(&begun)), (Status::Pending, None, (None, None)));
     assert!(begun.view().awaiting.is_empty());
     Log::load(begun.records).unwrap();
@@ -136,7 +136,7 @@ fn a_copy_begins_at_the_same_time() {
         Log::load(records.clone()).unwrap();
     }
     // A copy of a run that has begun keeps its begin.
-    let begun = input_at(run, RunBegun {}, 5_000).commit(vec![awaited(0, "paid")]);
+    let begun = input_at(run, RunBegun::default(), 5_000).commit(vec![awaited(0, "paid")]);
     let request = fork_of(&begun, true);
     let forked = fork(&begun.head, Vec::new(), &begun.records, &request, Timestamp(70_000)).unwrap();
     let head = Projection::of(request.key.clone(), forked.logs.last().unwrap()).unwrap().head;
@@ -149,7 +149,10 @@ fn a_cancellation_before_the_begin_ends_the_run_with_its_reason() {
     let canceled = input_at(delayed(), CancelRequested::new("not needed".to_owned()), 2_000);
     assert_eq!((canceled.head.status, canceled.head.ended_at), (Status::Canceled, Some(Timestamp(2_000))));
     let failure = canceled.view().outcome.unwrap().unwrap_err();
-    assert_eq!((failure.code.as_str(), failure.message.as_str(), failure.retryable), ("canceled", "the run was canceled: not needed", false));
+    assert_eq!(
+        (failure.code.as_str(), failure.message.as_str(), failure.retryable),
+        ("canceled", "the run was canceled: not needed", false)
+    );
     assert_eq!(timers_of(&canceled.head.key, &canceled.records).1, None);
     assert!(canceled.view().awaiting.is_empty());
     Log::load(canceled.records).unwrap();
@@ -157,7 +160,7 @@ fn a_cancellation_before_the_begin_ends_the_run_with_its_reason() {
     let terminated = input_at(delayed(), TerminateRequested { reason: String::new(), reset_to: None }, 2_000);
     assert_eq!((terminated.head.status, terminated.view().awaiting.len()), (Status::Terminated, 0));
 
-    let begun = input_at(delayed(), RunBegun {}, 5_000);
+    let begun = input_at(delayed(), RunBegun::default(), 5_000);
     let requested = input_at(begun, CancelRequested::new("late".to_owned()), 6_000);
     assert_eq!(requested.head.status, Status::Pending, "the code may compensate");
 }
@@ -177,7 +180,7 @@ fn the_deadline_and_the_time_of_the_budget_count_from_the_begin() {
     let run = input_at(input_at(run, pause, 2_000), RunResumed::default(), 4_000);
     assert_eq!(run.head.deadline_at, Some(Timestamp(15_000)));
     // The server was down for two seconds.
-    let begun = input_at(run, RunBegun {}, 7_000);
+    let begun = input_at(run, RunBegun::default(), 7_000);
     assert_eq!((begun.head.deadline_at, timers(&begun)), (Some(Timestamp(17_000)), (None, Some(17_000))));
     assert_eq!(begun.head.budget.unwrap().left(None, Timestamp(8_000)).seconds, Some(59));
 }

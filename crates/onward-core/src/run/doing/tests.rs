@@ -58,6 +58,7 @@ fn each_wait_has_its_words() {
         input: Payload::null(),
         on_parent_close: OnParentClose::Cancel,
         budget: None,
+        queue: None,
         is_spawned: false,
     };
     let (call_id, failure) = (at(0), Failure::retryable("busy"));

@@ -192,6 +192,7 @@ fn no_commit_starts_a_child_with_the_id_of_a_schedule() {
         version: None,
         is_spawned: false,
         budget: None,
+        queue: None,
     };
     let commit = |events| crate::run::Commit {
         key: run.clone(),

@@ -42,6 +42,7 @@ fn child(call_id: u32, id: &str, is_spawned: bool) -> Event {
         input: text("box"),
         on_parent_close: OnParentClose::Cancel,
         budget: None,
+        queue: None,
         is_spawned,
     }
     .into()

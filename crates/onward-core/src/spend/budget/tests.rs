@@ -21,6 +21,7 @@ fn child(ordinal: u32, budget: Option<Budget>) -> ChildStarted {
         on_parent_close: crate::log::event::OnParentClose::Cancel,
         is_spawned: false,
         budget,
+        queue: None,
     }
 }
 

@@ -35,6 +35,12 @@ bodies! {
         start_at: Option<Timestamp>,
         /// Time after the request at which the code begins, instead of `start_at`.
         start_after_ms: Option<u64>,
+        /// Queue that lets the run begin; without it, the default of its kind, if it has one.
+        queue: Option<String> as Name,
+        /// Key whose limits and share of the queue apply to the run.
+        key: Option<String> as Name,
+        /// Higher begins first, 0 by default; one level is worth a minute of waiting.
+        priority: Option<i32>,
     }
 
     pub(crate) struct SignalBody as SendSignal {
@@ -76,6 +82,9 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         deadline_ms: body.deadline_ms,
         start_at: body.start_at,
         start_after_ms: body.start_after_ms,
+        queue: body.queue.map(Name::new).transpose()?,
+        key: body.key.map(Name::new).transpose()?,
+        priority: body.priority,
         ..StartRequest::new(
             RunKey::new(request.by.namespace.clone(), id),
             Name::new(body.kind)?,

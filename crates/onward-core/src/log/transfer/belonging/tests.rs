@@ -72,6 +72,7 @@ fn a_parent_waits_for_the_child_it_started_and_for_no_other() {
         on_parent_close: OnParentClose::Cancel,
         is_spawned: false,
         budget: None,
+        queue: None,
     };
     let commit = crate::log::CommitHeader {
         n: 0,

@@ -249,7 +249,7 @@ impl Trees {
         let (input, on_parent_close) = (Payload::null(), OnParentClose::Abandon);
         let budget = requested.map(|tokens| Budget::default().tokens(tokens));
         let (kind, input_hash, version) = (name("k"), Hash::of(&input), None);
-        ChildStarted { call_id, child, kind, version, input_hash, input, on_parent_close, is_spawned, budget }
+        ChildStarted { call_id, child, kind, version, input_hash, input, on_parent_close, is_spawned, budget, queue: None }
     }
 
     fn await_spawned(&mut self, key: &RunKey) {
