@@ -20,7 +20,7 @@ pub enum ErrorKind {
 /// An error of the bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BridgeError {
-    /// `{code, message, hint, status, failure}`.
+    /// `{code, message, hint, status, retry_after_ms, failure}`.
     pub text: String,
     pub kind: ErrorKind,
 }
@@ -39,6 +39,9 @@ struct ErrorText<'a> {
     message: &'a str,
     hint: Option<&'a str>,
     status: u16,
+    /// After which time the same request may succeed, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<FailureText>,
 }
@@ -54,7 +57,14 @@ impl BridgeError {
 
     fn with_hint(code: ErrorCode, message: impl std::fmt::Display, hint: Option<&str>) -> BridgeError {
         let message = message.to_string();
-        let text = ErrorText { code: code.as_str(), message: &message, hint, status: code.status(), failure: None };
+        let text = ErrorText {
+            code: code.as_str(),
+            message: &message,
+            hint,
+            status: code.status(),
+            retry_after_ms: None,
+            failure: None,
+        };
         BridgeError { text: to_text(&text), kind: ErrorKind::Error }
     }
 
@@ -67,7 +77,7 @@ impl BridgeError {
     pub(crate) fn failure(failure: &Failure) -> BridgeError {
         let status = ErrorCode::find(&failure.code).map_or(500, ErrorCode::status);
         let (code, message, known) = (failure.code.as_str(), failure.message.as_str(), Some(FailureText::of(failure)));
-        let text = ErrorText { code, message, hint: None, status, failure: known };
+        let text = ErrorText { code, message, hint: None, status, retry_after_ms: None, failure: known };
         BridgeError { text: to_text(&text), kind: ErrorKind::Error }
     }
 
@@ -95,7 +105,8 @@ impl From<onward::Error> for BridgeError {
         }
         let status = ErrorCode::find(error.code()).map_or(500, ErrorCode::status);
         let failure = error.failure().map(FailureText::of);
-        let text = ErrorText { code: error.code(), message: &message, hint: error.hint(), status, failure };
+        let retry_after_ms = error.retry_after().map(onward_core::time::millis);
+        let text = ErrorText { code: error.code(), message: &message, hint: error.hint(), status, retry_after_ms, failure };
         BridgeError { text: to_text(&text), kind: ErrorKind::Error }
     }
 }

@@ -60,6 +60,10 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
             let release = format!("`onward queue reopen {}` ends the wait", shell_word(kind.as_str()));
             format!("{what}; the run waits until {}; {release}", time::moment(until, now))
         }
+        BlockReason::SpendQuota => {
+            format!("the namespace has spent its quota of the day; `{kind}` continues {}", time::until(until, now))
+        }
+        BlockReason::TaskQuota => format!("the namespace runs as many tasks as its quota permits; `{kind}` is waiting"),
         BlockReason::Quarantined => {
             let since = since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now)));
             let id = blocker.task_ref().unwrap_or_default();

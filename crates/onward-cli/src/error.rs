@@ -31,8 +31,8 @@ const EXIT_CODES: &[(u8, &[ErrorCode])] = {
         (FAILURE, &[E::DirectoryMissing]),
         (USAGE, &[
             E::AnswerInvalid, E::AttachmentInvalid, E::CallIdInvalid, E::CursorInvalid, E::DefaultsInvalid, E::FilterEmpty, E::IdInvalid,
-            E::IdReserved, E::InputInvalid, E::MessageEmpty, E::NameInvalid, E::QueueInvalid, E::ScheduleInvalid, E::ServerUrlInvalid,
-            E::TextTooLong, E::SignalInvalid, E::UpdateInvalid, E::WebhookSecretInvalid,
+            E::IdReserved, E::InputInvalid, E::MessageEmpty, E::NameInvalid, E::QueueInvalid, E::QuotaInvalid, E::ScheduleInvalid,
+            E::ServerUrlInvalid, E::TextTooLong, E::SignalInvalid, E::UpdateInvalid, E::WebhookSecretInvalid,
         ]),
         (RUN_FAILED, &[E::RunFailed]),
         (UNREACHABLE, &[E::NotReady, E::ServerUnreachable]),

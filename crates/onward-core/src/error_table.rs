@@ -321,6 +321,10 @@ error_table! {
         => "correct the named field; docs/guide/queues.md lists the settings";
     QueueFull "queue_full" 429 Retry "The queue has as many waiting tasks as its settings permit, and nothing was queued"
         => "retry later, or raise `depth_max` of the queue";
+    QuotaInvalid "quota_invalid" 400 Fail "A limit of a quota is invalid, and nothing was stored"
+        => "correct the named field; docs/guide/quotas.md lists the limits";
+    QuotaExceeded "quota_exceeded" 429 Retry "The namespace has reached its quota, and nothing was started"
+        => "retry after the named time, or ask an administrator of the server to raise the quota; `onward quota show` shows what is used";
     FlowInvalid "flow_invalid" 400 Fail "The document of a flow has errors, and nothing was stored"
         => "correct the listed problems; `onward flow validate FILE` shows them in the document";
     FlowNotFound "flow_not_found" 404 Fail "The namespace has no flow of this name"

@@ -1,4 +1,5 @@
-//! JSON schemas of kinds, as registered by workers, the documents of flows, defaults, settings of queues, and the kinds that only runs may use.
+//! JSON schemas of kinds, as registered by workers, the documents of flows, defaults, settings of queues, quotas, and the kinds that only
+//! runs may use.
 //!
 //! Invariant IK1: a task of an internal kind is queued only by a run whose code scheduled it, never as a standalone task.
 
@@ -8,6 +9,7 @@ pub use defaults::{DEFAULTS_KIND_PREFIX, KindDefaults};
 
 use crate::log::event::RunStarted;
 use crate::queue::QueueSettings;
+use crate::quota::QuotaSettings;
 use crate::task::MODEL_CALL;
 use crate::{Name, Namespace, Payload, Timestamp, message};
 
@@ -42,6 +44,9 @@ message! {
         /// The settings of a queue, stored under [`crate::queue::QUEUE_KIND_PREFIX`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         23 => queue: Option<Box<QueueSettings>>,
+        /// The quota of the namespace, stored under [`crate::quota::QUOTA_KIND`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        24 => quota: Option<Box<QuotaSettings>>,
     }
 
     /// The JSON schema of a signal or update.
@@ -83,6 +88,7 @@ impl KindSchemas {
             signals: Vec::new(),
             updates: Vec::new(),
             queue: None,
+            quota: None,
         }
     }
 
@@ -94,6 +100,7 @@ impl KindSchemas {
             || self.flow.is_some()
             || self.defaults.is_some()
             || self.queue.is_some()
+            || self.quota.is_some()
             || self.has_messages()
     }
 

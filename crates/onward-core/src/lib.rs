@@ -7,7 +7,7 @@
 //! on queues), [`external`] (logs of external engines), [`engine`] (replay of code against its log), [`view`] (a readable view of
 //! a log), [`moment`] (the same as of an event), [`timeline`] (its calls with their times), [`live`] (what is under way), [`doing`] (one sentence about a run), [`conversation`] (an agent's conversation, derived from its logs), [`stream`] (live output of a run), [`projection`]
 //! (rows that a store derives from a log), [`reopen`] (retry, fork and reset from a copy of a log), [`spend`] (cost of attempts),
-//! [`queue`] (limits and shares of queues), [`schedule`] (work that starts by the clock), [`ledger`] (sums of that cost), [`budget`] (limits on it), [`api`] (the verbs, with their requests and replies).
+//! [`queue`] (limits and shares of queues), [`quota`] (limits of namespaces), [`schedule`] (work that starts by the clock), [`ledger`] (sums of that cost), [`budget`] (limits on it), [`api`] (the verbs, with their requests and replies).
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod kind;
 pub mod log;
 pub mod payload;
 pub mod queue;
+pub mod quota;
 pub mod random;
 pub mod run;
 pub mod schedule;

@@ -80,6 +80,8 @@ error_enum! {
         DefaultsInvalid { kind: Name, why: String } => DefaultsInvalid,
         #[error("invalid settings of the queue: {why}")]
         QueueInvalid { why: String } => QueueInvalid,
+        #[error("invalid quota: {why}")]
+        QuotaInvalid { why: String } => QuotaInvalid,
         #[error("the document of flow `{flow}` has errors: {}", list(violations))]
         FlowInvalid { flow: Name, violations: Vec<Violation> } => FlowInvalid,
         #[error("there is no flow `{flow}`")]
@@ -104,6 +106,16 @@ error_enum! {
         /// Returned only by a codec on the caller's side.
         #[error("the payload cannot be encoded or decoded: {why}")]
         PayloadUnreadable { why: String } => PayloadUnreadable,
+    }
+}
+
+impl RuntimeError {
+    /// Returns after which time the same request may succeed, if that is known.
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        match self {
+            RuntimeError::Store(error) => error.retry_after_ms(),
+            _ => None,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
+use onward_store::durable::limits::PayloadLimits;
 use onward_store::durable::reply::{Slot, Waiting};
 use onward_store::sync;
 use onward_store::{Clock, Listener};
@@ -16,6 +17,8 @@ pub(crate) struct WriterShared {
     pub clock: Arc<dyn Clock>,
     pub queue: OpQueue,
     pub leases: Leases,
+    /// Limits of payloads by namespace.
+    pub payload_limits: PayloadLimits,
     /// The number of workers that a run loses in a row before it is paused; 0 is no limit.
     pub pause_after_lost_workers: u32,
     stats: Mutex<Stats>,
@@ -34,6 +37,7 @@ impl WriterShared {
             clock,
             queue: OpQueue::default(),
             leases,
+            payload_limits: PayloadLimits::default(),
             pause_after_lost_workers,
             stats: Mutex::default(),
             announced_due: AtomicU64::new(u64::MAX),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::queue::load::KeyLoad;
+use onward_core::quota::QuotaUse;
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
@@ -29,13 +30,14 @@ use crate::file::wal::{self, LogDamage};
 use crate::file::{failpoint, pages};
 use crate::leases::Leases;
 use crate::read::reader::{self, Readers};
-use crate::read::{ledger, list, queues};
+use crate::read::{ledger, list, queues, quotas as read_quotas};
 use crate::repair::rebuild::{self, Repaired, Scratch};
 use crate::repair::rows;
 use crate::repair::salvage::Pages;
 use crate::shared::{Stats, WriterShared};
 use crate::write::maintenance::LogLength;
 use crate::write::op::Op;
+use crate::write::quotas;
 use crate::write::tasks;
 use crate::write::writer::{self, InitialState};
 
@@ -136,12 +138,14 @@ impl EmbeddedStore {
         }
         let initial_state =
             rows::with_repair(&db, now, || InitialState::read(&db, boot, is_log_inherited)).map_err(read_error)?;
+        let stored_quotas = rows::with_repair(&db, now, || quotas::read_all(&db)).map_err(read_error)?;
         let (lease_file, lost) = match options.workers_inside {
             WorkersInside::None => (None, Vec::new()),
             inside => LeaseFile::open(&directory.path, inside).map(|(file, lost)| (Some(file), lost))?,
         };
         let leases = Leases::recorded(lease_file);
         let shared = Arc::new(WriterShared::new(options.clock, leases, options.pause_after_lost_workers));
+        shared.payload_limits.replace(&stored_quotas);
         let readers = Readers::start(&directory.path, options.readers.max(1), Some(shared.clone()))?;
         let log = Arc::new(LogLength::new(options.checkpoint_pages));
         let counted = log.clone();
@@ -290,6 +294,13 @@ impl EmbeddedStore {
     }
 }
 
+impl EmbeddedStore {
+    /// Returns the largest payload that may enter a namespace (NQ6).
+    fn payload_max(&self, namespace: &Namespace) -> usize {
+        self.shared.payload_limits.max(namespace, self.payload_bytes_max)
+    }
+}
+
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         // The last connection to close copies the write-ahead log into the database, which a reader could not do.
@@ -305,17 +316,20 @@ impl Drop for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
-        let start = StartRun::encode(run, claim, self.payload_bytes_max);
+        let max = self.shared.payload_limits.of_start(&run, self.payload_bytes_max); // NQ6
+        let start = StartRun::encode(run, claim, max);
         start.map_or_else(refuse, |start| self.write(|to| Op::Run(RunOp::Start(start, to))))
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
-        let work = RestoreWork::new(restore, self.payload_bytes_max);
+        let max = self.payload_max(&restore.key.namespace);
+        let work = RestoreWork::new(restore, max);
         work.map_or_else(refuse, |work| self.write(|to| Op::Run(RunOp::Restore(work, to))))
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
-        let encoded = encode_input(input, self.payload_bytes_max);
+        let max = self.shared.payload_limits.of_input(&run.namespace, &input, self.payload_bytes_max); // NQ6
+        let encoded = encode_input(input, max);
         encoded.map_or_else(refuse, |(input, body)| self.write(|to| Op::Run(RunOp::Input(Arc::new((run, input, body)), to))))
     }
 
@@ -324,12 +338,15 @@ impl Store for EmbeddedStore {
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
-        let claim = ClaimRun::encode(run, worker, input, self.payload_bytes_max);
+        let max = |input| self.shared.payload_limits.of_input(&run.namespace, input, self.payload_bytes_max); // NQ6
+        let max = input.as_ref().map_or(self.payload_bytes_max, max);
+        let claim = ClaimRun::encode(run, worker, input, max);
         claim.map_or_else(refuse, |claim| self.write(|to| Op::Run(RunOp::ClaimRun(claim, to))))
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
-        let encoded = encode_commit(commit, self.payload_bytes_max);
+        let max = self.payload_max(&commit.key.namespace);
+        let encoded = encode_commit(commit, max);
         encoded.map_or_else(refuse, |encoded| self.write(|to| Op::Run(RunOp::Commit(encoded, to))))
     }
 
@@ -346,7 +363,8 @@ impl Store for EmbeddedStore {
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
-        let report = Report { task, claim, report, lease }.check(self.payload_bytes_max);
+        let max = self.payload_max(&task.run.namespace);
+        let report = Report { task, claim, report, lease }.check(max);
         report.map_or_else(refuse, |report| self.write(|to| Op::Run(RunOp::Report(Arc::new(report), to))))
     }
 
@@ -401,6 +419,11 @@ impl Store for EmbeddedStore {
 
     fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
         self.readers.read(move |db| queues::list_keys(db, &namespace, queue.as_ref(), limit))
+    }
+
+    fn quota_use(&self, namespace: Namespace) -> StoreFuture<'_, QuotaUse> {
+        let now = self.shared.clock.now();
+        self.readers.read(move |db| read_quotas::quota_use(db, &namespace, now))
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {

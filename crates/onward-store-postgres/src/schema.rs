@@ -9,7 +9,8 @@ use crate::connection::timeout::TimeLimit;
 use crate::error::{ErrorClass, classify, refusal};
 
 /// Migrations in order, each as it was released.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql"), include_str!("../migrations/0003.sql")];
 
 /// The schema version of this program.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;

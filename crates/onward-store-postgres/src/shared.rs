@@ -17,6 +17,7 @@ use crate::repair::RepairAttempts;
 use crate::stats::Stats;
 use crate::write::op::Queues;
 use crate::write::queues::Turns;
+use crate::write::quotas::KnownLimits;
 
 pub(crate) struct ServerShared {
     pub clock: StoreClock,
@@ -29,6 +30,8 @@ pub(crate) struct ServerShared {
     pub idle_cache: IdleCache,
     /// Whose turn it is in queues that are shared out.
     pub turns: Arc<Turns>,
+    /// Limits of payloads by namespace.
+    pub payload_limits: KnownLimits,
     stats: Mutex<Stats>,
     pub repair_attempts: RepairAttempts,
     pub batch_max: usize,
@@ -62,6 +65,7 @@ impl ServerShared {
             notifications: Notifications::default(),
             idle_cache: IdleCache::default(),
             turns: Arc::default(),
+            payload_limits: KnownLimits::default(),
             stats: Mutex::default(),
             repair_attempts,
             batch_max,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::queue::load::KeyLoad;
+use onward_core::quota::QuotaUse;
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
@@ -24,6 +25,7 @@ use crate::clock::StoreClock;
 use crate::connection::open::Connector;
 use crate::connection::pool::{self, Urgency};
 use crate::connection::sql::Db;
+use crate::connection::transaction::{LazyConnection, LockRequest};
 use crate::error::Outcome;
 use crate::notify::idle_cache::WorkKind;
 use crate::notify::listener;
@@ -33,7 +35,7 @@ use crate::shared::ServerShared;
 use crate::stats::Stats;
 use crate::write::op::Op;
 use crate::write::unit::UnitOfWork;
-use crate::write::{appender, ledger};
+use crate::write::{appender, ledger, quotas};
 
 /// Settings for opening a store.
 #[derive(Clone)]
@@ -160,6 +162,11 @@ impl PostgresStore {
         Box::pin(Waiting(slot))
     }
 
+    /// Returns the largest payload that may enter a namespace (NQ6).
+    fn payload_max(&self, namespace: &Namespace) -> usize {
+        self.shared.payload_limits.limits.max(namespace, self.payload_bytes_max)
+    }
+
     fn write<T: Send + 'static>(
         &self,
         work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T> + Send + 'static,
@@ -193,7 +200,8 @@ fn run(shared: &Arc<ServerShared>, options: &Options, retries_open: bool, opened
         match shared.connector.try_open(&shared.clock).await {
             Err(StoreError::Unavailable { .. }) if retries_open => {}
             Err(error) => return opened.fail(error),
-            Ok(()) => {}
+            // If it fails, the first write reads them.
+            Ok(()) => drop(read_limits(shared).await),
         }
         opened.put(Ok(()));
         opened.release();
@@ -206,6 +214,12 @@ fn run(shared: &Arc<ServerShared>, options: &Options, retries_open: bool, opened
         }
         notifications.abort();
     });
+}
+
+/// Reads the limits of payloads, before the first write is accepted.
+async fn read_limits(shared: &Arc<ServerShared>) -> Outcome<()> {
+    let mut line = LazyConnection::new(shared.clone());
+    shared.payload_limits.read(line.get().await?).await
 }
 
 fn unavailable(why: &str) -> StoreError {
@@ -231,17 +245,20 @@ impl Drop for PostgresStore {
 
 impl Store for PostgresStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
-        let start = StartRun::encode(run, claim, self.payload_bytes_max);
+        let max = self.shared.payload_limits.limits.of_start(&run, self.payload_bytes_max); // NQ6
+        let start = StartRun::encode(run, claim, max);
         start.map_or_else(refuse, |start| self.append(|to| RunOp::Start(start, to)))
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
-        let work = RestoreWork::new(restore, self.payload_bytes_max);
+        let max = self.payload_max(&restore.key.namespace);
+        let work = RestoreWork::new(restore, max);
         work.map_or_else(refuse, |work| self.append(|to| RunOp::Restore(work, to)))
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
-        let encoded = encode_input(input, self.payload_bytes_max);
+        let max = self.shared.payload_limits.limits.of_input(&run.namespace, &input, self.payload_bytes_max); // NQ6
+        let encoded = encode_input(input, max);
         encoded.map_or_else(refuse, |(input, body)| self.append(|to| RunOp::Input(Arc::new((run, input, body)), to)))
     }
 
@@ -250,12 +267,15 @@ impl Store for PostgresStore {
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
-        let claim = ClaimRun::encode(run, worker, input, self.payload_bytes_max);
+        let max = |input| self.shared.payload_limits.limits.of_input(&run.namespace, input, self.payload_bytes_max); // NQ6
+        let max = input.as_ref().map_or(self.payload_bytes_max, max);
+        let claim = ClaimRun::encode(run, worker, input, max);
         claim.map_or_else(refuse, |claim| self.append(|to| RunOp::ClaimRun(claim, to)))
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
-        let encoded = encode_commit(commit, self.payload_bytes_max);
+        let max = self.payload_max(&commit.key.namespace);
+        let encoded = encode_commit(commit, max);
         encoded.map_or_else(refuse, |encoded| self.append(|to| RunOp::Commit(encoded, to)))
     }
 
@@ -268,11 +288,16 @@ impl Store for PostgresStore {
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
-        self.unless_quiet(WorkKind::Tasks, || self.write(async move |unit| unit_of_work::claim_tasks(unit, &request).await))
+        let locks = LockRequest { quotas: vec![request.namespace.clone()], ..LockRequest::default() };
+        self.unless_quiet(WorkKind::Tasks, || {
+            let jobs = &self.shared.jobs;
+            jobs.write_locked(Urgency::Normal, locks, async move |unit| unit_of_work::claim_tasks(unit, &request).await)
+        })
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
-        let report = Report { task, claim, report, lease }.check(self.payload_bytes_max);
+        let max = self.payload_max(&task.run.namespace);
+        let report = Report { task, claim, report, lease }.check(max);
         report.map_or_else(refuse, |report| self.append(|to| RunOp::Report(Arc::new(report), to)))
     }
 
@@ -378,6 +403,12 @@ impl Store for PostgresStore {
         jobs.read_plainly(Urgency::Slow, async move |db| queues::list_keys(db, &namespace, queue.as_ref(), limit).await)
     }
 
+    fn quota_use(&self, namespace: Namespace) -> StoreFuture<'_, QuotaUse> {
+        let clock = self.shared.clock.clock();
+        let jobs = &self.shared.jobs;
+        jobs.read_plainly(Urgency::Slow, async move |db| quotas::quota_use(db, &namespace, clock.now()).await)
+    }
+
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
         self.shared.jobs.read_plainly(Urgency::Slow, async move |db| list::count_tasks(db, &namespace).await)
     }
@@ -398,7 +429,13 @@ impl Store for PostgresStore {
         if let Err(error) = payloads::check_kinds(&kinds, self.payload_bytes_max) {
             return refuse(error);
         }
-        self.write(async move |unit| unit.register_kinds(&kinds).await)
+        let (shared, stored) = (self.shared.clone(), kinds.clone());
+        let written = self.write(async move |unit| unit.register_kinds(&kinds).await);
+        Box::pin(async move {
+            written.await?;
+            shared.payload_limits.limits.note(&stored);
+            Ok(())
+        })
     }
 
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {

@@ -203,6 +203,18 @@ suite! { $
         holders_never_exceed_a_limit_and_no_slot_is_lost,
         the_check_of_holders_notices_one_too_many,
     }
+    quotas {
+        callers_never_start_more_runs_than_may_be_open,
+        starts_at_the_same_time_share_a_quota,
+        children_count_and_are_never_refused,
+        copies_of_runs_count_as_starts,
+        a_start_rate_holds_over_restarts,
+        a_namespace_never_runs_more_tasks_than_its_quota,
+        attempts_with_a_cost_wait_while_the_day_is_spent,
+        a_payload_over_the_quota_enters_on_no_way,
+        a_quota_of_payloads_ends_with_its_removal,
+        counts_of_a_quota_follow_every_change,
+    }
     bookkeeping {
         every_way_of_asking_agrees_with_a_bookkeeper,
     }

@@ -6,6 +6,7 @@
 pub mod body;
 pub mod lanes;
 pub mod large;
+pub mod limits;
 pub mod reply;
 pub mod seal;
 pub mod work;

@@ -5,10 +5,14 @@
 
 use std::path::PathBuf;
 
+use onward_core::quota::Exceeded;
 use onward_core::root_run::root_run;
 use onward_core::run::{Again, IdempotencyRecord, Refusal};
 use onward_core::task::{StaleReport, TaskId};
-use onward_core::{ErrorInfo, Index, Name, RunKey, error_enum};
+use onward_core::{ErrorInfo, Index, Name, Namespace, RunKey, error_enum};
+
+/// Time after which a task that a full queue refused may be queued: workers that have room claim within a second.
+const FULL_QUEUE_WAIT_MS: u64 = 1_000;
 
 error_enum! {
     #[derive(Debug, thiserror::Error)]
@@ -54,6 +58,11 @@ error_enum! {
         QueueFull { queue: Option<Name>, depth_max: u64 } => QueueFull,
         #[error("queue limit `{field}` is less than the number of databases, {count}")]
         LimitTooSmall { field: &'static str, count: u32 } => QueueInvalid,
+        /// Nothing was started; the namespace may start again later (NQ1, NQ2).
+        #[error("namespace `{namespace}` has reached its quota: {exceeded}")]
+        QuotaExceeded { namespace: Namespace, exceeded: Exceeded } => QuotaExceeded,
+        #[error("limit `{field}` of a quota is less than the number of databases, {count}")]
+        QuotaTooSmall { field: &'static str, count: u32 } => QuotaInvalid,
         #[error("the disk is full")]
         DiskFull => DiskFull,
         #[error("{path} is in use by this or another process")]
@@ -97,6 +106,7 @@ error_enum! {
 pub struct Elsewhere {
     pub message: String,
     pub info: ErrorInfo,
+    pub retry_after_ms: Option<u64>,
 }
 
 impl Elsewhere {
@@ -106,6 +116,16 @@ impl Elsewhere {
 }
 
 impl StoreError {
+    /// Returns after which time the same request may succeed, if that is known.
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        match self {
+            StoreError::QueueFull { .. } => Some(FULL_QUEUE_WAIT_MS),
+            StoreError::QuotaExceeded { exceeded, .. } => Some(exceeded.retry_after_ms),
+            StoreError::Elsewhere(error) => error.retry_after_ms,
+            _ => None,
+        }
+    }
+
     /// Returns `Ok` if `once` repeats the act that its idempotency record holds as `token` since `index`, else the error that
     /// refuses it.
     pub fn of_slot(key: &RunKey, once: &IdempotencyRecord, token: &str, index: Index) -> Result<(), StoreError> {

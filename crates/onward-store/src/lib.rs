@@ -32,6 +32,7 @@ use std::time::Duration;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::memo::kept_for;
 use onward_core::queue::load::KeyLoad;
+use onward_core::quota::QuotaUse;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
@@ -81,6 +82,8 @@ pub trait Store: Send + Sync {
     ///
     /// A child whose parent has closed meanwhile receives its `on_parent_close` action in the same write (L19).
     ///
+    /// A start by a caller or a schedule that the quota of the namespace does not permit is refused (NQ1, NQ2).
+    ///
     /// With `claim`, a newly created run is leased to that worker in the same write.
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started>;
 
@@ -119,7 +122,8 @@ pub trait Store: Send + Sync {
     fn lose_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
 
     /// Leases up to `limit` visible tasks of one namespace and the given kinds (L9, S6), by rank (L21); keys of a queue take turns,
-    /// within its limits (QL1 to QL6). Sharded stores order as for runs. Recorded attempts are appended in the same write (K7).
+    /// within its limits (QL1 to QL6) and those
+    /// of the namespace (NQ3, NQ4). Sharded stores order as for runs. Recorded attempts are appended in the same write (K7).
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>>;
 
     /// Applies a worker's report on a task it holds; the outcome becomes an input of the task's run in the same write.
@@ -236,6 +240,9 @@ pub trait Store: Send + Sync {
     /// Returns the keys of a queue with open tasks, up to a limit: those with the longest wait first, then those that only have
     /// running tasks, by name.
     fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>>;
+
+    /// Returns what a namespace uses of what quotas limit.
+    fn quota_use(&self, namespace: Namespace) -> StoreFuture<'_, QuotaUse>;
 
     /// Counts the open runs by kind and status, and the open tasks by queue and kind, in all namespaces. Reads no closed runs.
     fn count_open(&self) -> StoreFuture<'_, OpenCounts>;

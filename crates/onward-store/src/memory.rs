@@ -5,6 +5,7 @@
 //! panic leaves the state unchanged.
 
 mod query;
+mod quotas;
 mod rows;
 mod state;
 
@@ -13,11 +14,13 @@ use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::queue::load::KeyLoad;
+use onward_core::quota::QuotaUse;
 use onward_core::run::lost_workers::PAUSE_AFTER_LOST_WORKERS;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
+use crate::durable::limits::PayloadLimits;
 use crate::durable::{ClaimRun, Report, RestoreWork, StartRun};
 use crate::sync::lock;
 use crate::unit_of_work::{self, Rows, block_on_ready};
@@ -32,6 +35,7 @@ use state::MemoryState;
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
+    payload_limits: PayloadLimits,
     pause_after_lost_workers: u32,
     state: Mutex<MemoryState>,
     /// Locked while listeners are called, so that they receive changes in the order of the writes.
@@ -43,6 +47,7 @@ impl MemoryStore {
         MemoryStore {
             clock,
             payload_bytes_max: PAYLOAD_BYTES_MAX,
+            payload_limits: PayloadLimits::default(),
             pause_after_lost_workers: PAUSE_AFTER_LOST_WORKERS,
             state: Mutex::default(),
             listeners: Mutex::default(),
@@ -94,21 +99,23 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
         Box::pin(async move {
-            let start = StartRun::check(run, claim, self.payload_bytes_max)?;
+            let max = self.payload_limits.of_start(&run, self.payload_bytes_max); // NQ6
+            let start = StartRun::check(run, claim, max)?;
             self.run(async |rows| unit_of_work::start_run(rows, start).await)
         })
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
         Box::pin(async move {
-            let work = RestoreWork::new(restore, self.payload_bytes_max)?;
+            let max = self.payload_limits.max(&restore.key.namespace, self.payload_bytes_max); // NQ6
+            let work = RestoreWork::new(restore, max)?;
             self.run(async |rows| unit_of_work::restore_run(rows, &work).await)
         })
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
         Box::pin(async move {
-            payloads::check_input(&input, self.payload_bytes_max)?;
+            payloads::check_input(&input, self.payload_limits.of_input(&run.namespace, &input, self.payload_bytes_max))?; // NQ6
             self.run(async |rows| unit_of_work::append_input(rows, &run, input, None).await)
         })
     }
@@ -119,14 +126,16 @@ impl Store for MemoryStore {
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
         Box::pin(async move {
-            input.as_ref().map_or(Ok(()), |input| payloads::check_input(input, self.payload_bytes_max))?;
+            let max = |input| self.payload_limits.of_input(&run.namespace, input, self.payload_bytes_max); // NQ6
+            input.as_ref().map_or(Ok(()), |input| payloads::check_input(input, max(input)))?;
             let claim = ClaimRun { run, worker, input: input.map(|input| (input, None)) };
             self.run(async |rows| unit_of_work::claim_run(rows, claim).await)
         })
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
-        let checked = payloads::check_commit(&commit, self.payload_bytes_max);
+        let max = self.payload_limits.max(&commit.key.namespace, self.payload_bytes_max); // NQ6
+        let checked = payloads::check_commit(&commit, max);
         let committed = checked.and_then(|()| self.run(async |rows| unit_of_work::commit(rows, commit, None).await));
         Box::pin(std::future::ready(committed))
     }
@@ -145,7 +154,8 @@ impl Store for MemoryStore {
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let report = Report { task, claim, report, lease }.check(self.payload_bytes_max)?;
+            let max = self.payload_limits.max(&task.run.namespace, self.payload_bytes_max); // NQ6
+            let report = Report { task, claim, report, lease }.check(max)?;
             self.run(async |rows| unit_of_work::report_task(rows, report).await)
         })
     }
@@ -229,6 +239,10 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.read(|state| state.queue_keys(&namespace, queue.as_ref(), limit, self.clock.now()))) })
     }
 
+    fn quota_use(&self, namespace: Namespace) -> StoreFuture<'_, QuotaUse> {
+        Box::pin(async move { Ok(self.read(|state| state.quota_use(&namespace, self.clock.now()))) })
+    }
+
     fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
         Box::pin(async move { Ok(self.read(|state| state.open_counts())) })
     }
@@ -248,6 +262,7 @@ impl Store for MemoryStore {
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             payloads::check_kinds(&kinds, self.payload_bytes_max)?;
+            self.payload_limits.note(&kinds);
             self.write(|state, now| state.put_kinds(kinds, now));
             Ok(())
         })

@@ -115,6 +115,7 @@ pub fn undecodable(error: &DecodeError) -> Status {
         message: format!("the message cannot be decoded: {error}"),
         hint: Some("generate the client from the server's own .proto file, which reflection serves".to_owned()),
         advice: Advice::Fail,
+        retry_after_ms: None,
     };
     problem.to_status(Code::InvalidArgument)
 }

@@ -19,6 +19,9 @@ message! {
         2 => message: String,
         3 => hint: Option<String>,
         4 => advice: Advice,
+        /// After which time the same call may succeed, if that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => retry_after_ms: Option<u64>,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Errors of the client API.
 
+use std::time::Duration;
+
 use onward_core::{Failure, NameError, error_enum};
 use onward_runtime::RuntimeError;
 use onward_store::StoreError;
@@ -41,6 +43,14 @@ error_enum! {
 }
 
 impl Error {
+    /// Returns after which time the same call may succeed, if that is known: a quota or a full queue has refused it.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Error::Runtime(error) => error.retry_after_ms().map(Duration::from_millis),
+            _ => None,
+        }
+    }
+
     /// Returns the failure of the run or of its handler, if the error carries one.
     pub fn failure(&self) -> Option<&Failure> {
         match self {

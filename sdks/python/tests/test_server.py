@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,18 @@ async def test_keys_authenticate_and_scopes_limit(tmp_path: Path) -> None:
                 assert unknown.value.status == status, unknown.value
     finally:
         server.stop()
+
+
+async def test_a_start_that_a_quota_refuses_names_the_time_of_the_next_attempt(server: Server) -> None:
+    body = b'{"start_rate": {"starts_max": 1, "period_ms": 3600000}}'
+    headers = {"Content-Type": "application/json"}
+    put = urllib.request.Request(f"{server.url}/v1/quotas/limited", data=body, headers=headers, method="PUT")
+    with urllib.request.urlopen(put) as answer:
+        assert answer.status == 200
+    async with Onward.connect(server.url, namespace="limited") as client:
+        await client.start("order", "pot", id="q-1")
+        with pytest.raises(OnwardError) as caught:
+            await client.start("order", "pot", id="q-2")
+        assert (caught.value.code, caught.value.status) == ("quota_exceeded", 429)
+        assert caught.value.retry_after_ms is not None
+        assert 3_000_000 < caught.value.retry_after_ms <= 3_700_000

@@ -95,6 +95,8 @@ export class OnwardError extends Error {
   readonly hint: string | undefined;
   /** The HTTP status of the code. */
   readonly status: number | undefined;
+  /** After which time the same call may succeed, in milliseconds, if it is known: a quota or a full queue has refused it. */
+  retryAfterMs: number | undefined;
 
   constructor(code: string, message: string, hint?: string, status?: number) {
     super(hint === undefined ? message : `${message} (${hint})`);
@@ -110,7 +112,9 @@ export class OnwardError extends Error {
     if (document.failure) {
       return new RunFailed(document.code, document.message, Failure.of(document.failure), hint, document.status);
     }
-    return new OnwardError(document.code, document.message, hint, document.status);
+    const error = new OnwardError(document.code, document.message, hint, document.status);
+    error.retryAfterMs = document.retry_after_ms ?? undefined;
+    return error;
   }
 
   /** @internal Returns the error whose message is the JSON text of a document. */
@@ -148,6 +152,7 @@ export interface ErrorDocument {
   message: string;
   hint?: string | null;
   status?: number;
+  retry_after_ms?: number | null;
   failure?: FailureDocument | null;
 }
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { Onward, task, workflow } from "onward";
+import { Onward, OnwardError, task, workflow } from "onward";
 import { command, directory, server } from "./kit.js";
 
 const double = task("double", async (n: number) => 2 * n);
@@ -52,4 +52,18 @@ test("keys: each may do what its scope permits", async () => {
     await using nothing = await Onward.connect(url, { key: "onward_wrong" });
     await nothing.start(order, "tea");
   }, { name: "OnwardError" });
+});
+
+test("a start that a quota refuses names the time of the next attempt", async () => {
+  const url = await server();
+  const body = JSON.stringify({ start_rate: { starts_max: 1, period_ms: 3_600_000 } });
+  const headers = { "content-type": "application/json" };
+  assert.equal((await fetch(`${url}/v1/quotas/limited`, { method: "PUT", body, headers })).status, 200);
+  await using caller = await Onward.connect(url, { namespace: "limited" });
+  await caller.start(order, "a teapot", { id: "q-1" });
+  await assert.rejects(caller.start(order, "a teapot", { id: "q-2" }), (error: OnwardError) => {
+    assert.deepEqual([error.code, error.status], ["quota_exceeded", 429]);
+    assert((error.retryAfterMs ?? 0) > 3_000_000, String(error.retryAfterMs));
+    return true;
+  });
 });

@@ -15,6 +15,7 @@ mod kind;
 mod memo;
 mod promise;
 mod queue;
+mod quota;
 mod replay;
 mod run;
 mod schedule;
@@ -70,6 +71,9 @@ pub enum Command {
     /// Show task queues, retry quarantined tasks, reopen rate-limited keys
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Show, change and remove the quota of a namespace
+    #[command(subcommand)]
+    Quota(quota::QuotaCommand),
     /// Invalidate recorded results of calls
     #[command(subcommand)]
     Memo(memo::MemoCommand),
@@ -126,6 +130,7 @@ pub async fn execute(cli: Cli) -> Result<()> {
         Command::Worker(command) => worker::execute(command, &global).await,
         Command::Kind(command) => kind::execute(command, &global).await,
         Command::Queue(command) => queue::execute(command, &global).await,
+        Command::Quota(command) => quota::execute(command, &global).await,
         Command::Spend(args) => spend::execute(args, &global).await,
         Command::Api(args) => api::execute(args, &global).await,
         Command::Doctor(args) => doctor::execute(args, &global).await,

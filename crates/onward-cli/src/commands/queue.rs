@@ -1,7 +1,7 @@
 //! `onward queue …`: lists task queues and changes their settings, lists and retries quarantined tasks, lists and reopens
 //! rate-limited keys.
 
-mod settings;
+pub mod settings;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -25,6 +25,7 @@ mod once;
 mod over;
 mod pressure;
 mod queues;
+mod quotas;
 mod replay;
 mod schedule;
 mod servers;

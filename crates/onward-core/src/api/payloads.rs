@@ -76,9 +76,9 @@ impl Call {
             | ForkRun(_) | ResetRun(_) | BulkRuns(_) | BulkDelete(_) | DeleteRun(_) | ListApprovals(_) | ListWorkers(_)
             | ListQuarantined(_) | RetryTask(_) | ListQueues(_) | ReadTimeline(_) | ReadAt(_) | CountRuns(_)
             | ReadActivity(_) | PutFlow(_) | ListFlows(_) | DeleteFlow(_) | PutDefaults(_) | ListDefaults(_)
-            | InvalidateMemos(_) | ReadQueue(_) | PutQueue(_) | DeleteQueue(_) | ReadSchedule(_) | ListSchedules(_)
-            | DeleteSchedule(_) | PauseSchedule(_) | ResumeSchedule(_) | TriggerSchedule(_) | BackfillSchedule(_)
-            | ListSlots(_) => Ok(()),
+            | InvalidateMemos(_) | ReadQueue(_) | PutQueue(_) | DeleteQueue(_) | ReadQuota(_) | PutQuota(_) | DeleteQuota(_)
+            | ReadSchedule(_) | ListSchedules(_) | DeleteSchedule(_) | PauseSchedule(_) | ResumeSchedule(_)
+            | TriggerSchedule(_) | BackfillSchedule(_) | ListSlots(_) => Ok(()),
         }
     }
 }

@@ -42,7 +42,7 @@ targets! {
     |of| Target::Call(&mut of.namespace, &of.promise) => ResolveRequest;
     |of| Target::Call(&mut of.namespace, &of.task) => TaskRequest;
     |of| Target::Namespace(&mut of.namespace, of.run.as_ref()) => DeletedQuery, WaitQuery, TaskQuery, InvalidateMemosRequest;
-    |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, PutDefaultsRequest, DefaultsQuery, PutQueueRequest, QueueRequest, SpendQuery, CountQuery, ActivityQuery,
+    |of| Target::Namespace(&mut of.namespace, None) => RunQuery, NamespaceRequest, PutDefaultsRequest, DefaultsQuery, PutQueueRequest, QueueRequest, PutQuotaRequest, QuotaRequest, SpendQuery, CountQuery, ActivityQuery,
         PutFlowRequest, FlowQuery, DeleteFlowRequest, PutScheduleRequest, ScheduleRequest, ScheduleQuery, PauseScheduleRequest,
         TriggerScheduleRequest, BackfillScheduleRequest, SlotsRequest;
     |of| Target::Namespace(&mut of.filter.namespace, None) => BulkRequest;

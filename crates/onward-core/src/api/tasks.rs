@@ -85,6 +85,9 @@ impl Blocker {
                 Some(format!("find out why its workers vanish, then run `onward queue retry {task}`"))
             }
             BlockReason::WorkerCrashed => Some("find out why its workers vanish, then resume the run".to_owned()),
+            BlockReason::SpendQuota | BlockReason::TaskQuota => {
+                Some("ask an administrator of the server to raise the quota; `onward quota show` shows what is used".to_owned())
+            }
             BlockReason::RateLimited | BlockReason::Retries | BlockReason::Queued => None,
         }
     }
@@ -104,6 +107,10 @@ numbered! {
         4 => Queued / "queued",
         /// The run lost its workers one after the other and is paused until an operator resumes it.
         5 => WorkerCrashed / "worker_crashed",
+        /// The namespace has spent the quota of the day; the task continues on the next UTC day, or when the quota is raised.
+        6 => SpendQuota / "spend_quota",
+        /// The namespace has as many running tasks as its quota permits.
+        7 => TaskQuota / "task_quota",
     }
 }
 

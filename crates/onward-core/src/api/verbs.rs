@@ -114,6 +114,12 @@ macro_rules! with_verbs {
             put_queue PutQueue(PutQueueRequest) -> QueueView, Operate;
             /// Removes the settings of a queue, and with them its limits.
             delete_queue DeleteQueue(QueueRequest) -> DoneReply, Operate;
+            /// Reads the quota of a namespace, and what is used of it.
+            read_quota ReadQuota(QuotaRequest) -> QuotaView, Read;
+            /// Replaces the quota of a namespace. Needs a key for all namespaces.
+            put_quota PutQuota(PutQuotaRequest) -> QuotaView, Admin;
+            /// Removes the quota of a namespace. Needs a key for all namespaces.
+            delete_quota DeleteQuota(QuotaRequest) -> DoneReply, Admin;
             /// Stores a document as the current version of its flow. Nothing is stored if it has errors.
             put_flow PutFlow(PutFlowRequest) -> PutFlowReply, Work;
             /// Lists flows, or the versions of one.

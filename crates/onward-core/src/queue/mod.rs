@@ -23,7 +23,7 @@ pub mod settings;
 pub mod starts;
 
 pub use grants::{Grants, Turn, WaitingKey};
-pub use settings::{KeyWeight, QUEUE_KIND_PREFIX, QueueRate, QueueSettings};
+pub use settings::{KeyWeight, LimitPart, QUEUE_KIND_PREFIX, QueueRate, QueueSettings};
 pub use starts::QueueStarts;
 
 use crate::Timestamp;

@@ -86,12 +86,8 @@ impl QueueSettings {
             return Some("a concurrency limit is at least 1; set `paused` to stop the queue".to_owned());
         }
         for (field, rate) in [("rate", &self.rate), ("key_rate", &self.key_rate)] {
-            let Some(QueueRate { starts_max, period_ms }) = rate else { continue };
-            if !(1..=STARTS_MAX).contains(starts_max) {
-                return Some(format!("`{field}.starts_max` is {starts_max}; it must be from 1 to {STARTS_MAX}"));
-            }
-            if !(1..=crate::time::millis(PERIOD_MAX)).contains(period_ms) {
-                return Some(format!("`{field}.period_ms` is {period_ms}; it must be from 1 to 31 days"));
+            if let Some(problem) = rate.as_ref().and_then(|rate| rate.problem(field)) {
+                return Some(problem);
             }
         }
         if self.weights.len() > WEIGHTS_MAX {
@@ -124,17 +120,37 @@ impl QueueSettings {
 
     /// Returns the part of a limit that applies in this database.
     pub(super) fn own(&self, limit: u32) -> u32 {
-        let Some(LimitPart { position, count }) = self.part else { return limit };
-        let count = count.max(1);
-        limit / count + u32::from(position < limit % count)
+        let share = self.part.as_ref().map_or(u64::from(limit), |part| part.share(u64::from(limit)));
+        u32::try_from(share).unwrap_or(limit)
     }
 
     /// Returns the number of waiting tasks at which this database takes no further one: its part of the depth, and at least one
     /// unless the queue is drained.
     pub fn own_depth(&self) -> Option<u64> {
-        let LimitPart { position, count } = self.part.clone().unwrap_or(LimitPart { position: 0, count: 1 });
-        let (position, count) = (u64::from(position), u64::from(count.max(1)));
-        self.depth_max.map(|depth| (depth / count + u64::from(position < depth % count)).max(u64::from(depth > 0)))
+        let share = |depth| self.part.as_ref().map_or(depth, |part| part.share(depth));
+        self.depth_max.map(|depth| share(depth).max(u64::from(depth > 0)))
+    }
+}
+
+impl QueueRate {
+    /// Returns what is invalid, with the name of the field that has the rate.
+    pub fn problem(&self, field: &str) -> Option<String> {
+        let QueueRate { starts_max, period_ms } = self;
+        if !(1..=STARTS_MAX).contains(starts_max) {
+            return Some(format!("`{field}.starts_max` is {starts_max}; it must be from 1 to {STARTS_MAX}"));
+        }
+        if !(1..=crate::time::millis(PERIOD_MAX)).contains(period_ms) {
+            return Some(format!("`{field}.period_ms` is {period_ms}; it must be from 1 to 31 days"));
+        }
+        None
+    }
+}
+
+impl LimitPart {
+    /// Returns the part of a limit that applies in this database; the parts of all databases add up to the limit.
+    pub fn share(&self, limit: u64) -> u64 {
+        let (position, count) = (u64::from(self.position), u64::from(self.count.max(1)));
+        limit / count + u64::from(position < limit % count)
     }
 }
 

@@ -159,6 +159,12 @@ fn blocked(awaited: &Awaited, blocker: &Blocker) -> String {
         BlockReason::RateLimited => format!("Waits for the end of a rate limit{until} to execute {task}"),
         BlockReason::Retries => format!("Waits for the next attempt of {task}{until}{failed}"),
         BlockReason::Queued => format!("Waits for a free worker that executes {task}"),
+        BlockReason::SpendQuota => {
+            format!("Waits{until} to execute {task}, because the namespace has spent its quota of the day")
+        }
+        BlockReason::TaskQuota => {
+            format!("Waits to execute {task}, because the namespace runs as many tasks as its quota permits")
+        }
         BlockReason::WorkerCrashed => format!("Is paused: it lost {} workers in a row", blocker.lost_workers),
     }
 }

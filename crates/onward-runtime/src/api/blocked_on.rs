@@ -3,8 +3,9 @@
 //! Combines what the store, the workers and the rate limits have at one moment. No decision depends on it. A task that a worker
 //! executes or takes at once is never listed.
 
+use onward_core::quota::next_day;
 use onward_core::task::{Task, TaskState};
-use onward_core::{RunHead, RunKey, Status, Timestamp};
+use onward_core::{Namespace, RunHead, RunKey, Status, Timestamp};
 use onward_store::TaskQuery;
 
 use crate::worker::list::KnownWorker;
@@ -22,6 +23,24 @@ fn blocker(task: &Task, why: BlockReason, until: Option<Timestamp>) -> Blocker {
         until,
         lost_workers: task.lost_workers,
         failure_code: task.last_failure.as_ref().map(|failure| failure.code.clone()),
+    }
+}
+
+/// What the quota of a namespace holds back.
+#[derive(Default)]
+struct QuotaState {
+    /// As many tasks run as the quota permits (NQ3).
+    is_full: bool,
+    /// The day is spent until then (NQ4).
+    spent_until: Option<Timestamp>,
+}
+
+impl QuotaState {
+    fn blocks(&self, task: &Task) -> Option<(BlockReason, Option<Timestamp>)> {
+        match self.spent_until {
+            Some(until) if task.ledger_name().is_some() => Some((BlockReason::SpendQuota, Some(until))),
+            _ => self.is_full.then_some((BlockReason::TaskQuota, None)),
+        }
     }
 }
 
@@ -48,10 +67,15 @@ impl Runtime {
         let (now, here) = (self.clock().now(), self.known_workers(&key.namespace));
         let mut anywhere = None;
         let queued = self.tasks_in(key, TaskState::Queued).await?;
+        let quota = if queued.is_empty() { QuotaState::default() } else { self.quota_state(&key.namespace, now).await? };
         for task in queued.iter().filter(|task| task.waits_its_turn()) {
             if task.visible_at > now {
                 let failed = task.last_failure.as_ref();
                 found.extend(failed.map(|_| blocker(task, BlockReason::Retries, Some(task.visible_at))));
+                continue;
+            }
+            if let Some((why, until)) = quota.blocks(task) {
+                found.push(blocker(task, why, until));
                 continue;
             }
             if self.blocker_of(task, &here, now).is_none() {
@@ -86,6 +110,19 @@ impl Runtime {
         let (namespace, run) = (key.namespace.clone(), Some(key.clone()));
         let query = TaskQuery { namespace, run, state: Some(state), limit: SCANNED_MAX, gaps: None };
         Ok(self.store().list_tasks(query).await?)
+    }
+
+    /// Returns which tasks the quota of a namespace holds back now.
+    async fn quota_state(&self, namespace: &Namespace, now: Timestamp) -> Result<QuotaState, RuntimeError> {
+        let known = self.known_kinds(namespace).await?;
+        let Some(quota) = known.quota().filter(|quota| quota.tasks_running_max.is_some() || quota.spend_per_day_max.is_some())
+        else {
+            return Ok(QuotaState::default());
+        };
+        let used = self.store().quota_use(namespace.clone()).await?;
+        let running = u32::try_from(used.tasks_running).unwrap_or(u32::MAX);
+        let is_spent = !quota.may_spend(used.spent_today);
+        Ok(QuotaState { is_full: quota.task_room(running, 1) == 0, spent_until: is_spent.then(|| next_day(now)) })
     }
 
     /// Returns why none of these workers takes a task that is due.

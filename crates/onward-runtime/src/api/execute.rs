@@ -123,6 +123,12 @@ impl Runtime {
                 self.delete_queue(&of.namespace, of.queue.as_ref()).await?;
                 Reply::DeleteQueue(DoneReply {})
             }
+            Call::ReadQuota(of) => Reply::ReadQuota(self.read_quota(of.namespace).await?),
+            Call::PutQuota(of) => Reply::PutQuota(self.put_quota(of).await?),
+            Call::DeleteQuota(of) => {
+                self.delete_quota(&of.namespace).await?;
+                Reply::DeleteQuota(DoneReply {})
+            }
             Call::PutFlow(of) => Reply::PutFlow(self.put_flow(of).await?),
             Call::ListFlows(of) => Reply::ListFlows(FlowsReply { flows: self.list_flows(&of).await? }),
             Call::InvalidateMemos(of) => Reply::InvalidateMemos(self.invalidate_memos(of).await?),

@@ -84,7 +84,8 @@ impl Runtime {
         let mut started = match self.store().start_run(run, Some(claim)).await {
             Ok(started) => started,
             Err(error) => {
-                if matches!(error.consequence(), Consequence::Fail) {
+                // A quota has written nothing either; after other errors that may pass the outcome is unknown.
+                if matches!(error.consequence(), Consequence::Fail) || matches!(error, StoreError::QuotaExceeded { .. }) {
                     reservation.withdraw();
                 }
                 return Err(error);

@@ -170,6 +170,9 @@ impl Runtime {
                 (ErrorCode::RunExists.as_str(), not_this_child(&key, started.head.parent.as_ref(), parent.as_ref()))
             }
             Ok(_) => return Ok(true),
+            // Only starts of schedules: the slot has no run, and its history shows why. A message that waited would be in the way of
+            // those of other namespaces (NQ5).
+            Err(error @ StoreError::QuotaExceeded { .. }) => (error.code(), error.to_string()),
             Err(error) if may_pass(&error) => return Err(error),
             Err(error) => (error.code(), error.to_string()),
         };

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use onward_core::internal::InternalRuns;
 use onward_core::queue::QUEUE_KIND_PREFIX;
+use onward_core::quota::{QUOTA_KIND, QuotaSettings};
 use onward_core::{
     DEFAULTS_KIND_PREFIX, FLOW_KIND_PREFIX, KindDefaults, KindSchemas, Name, NamedSchema, Namespace, Payload, RunKey,
     TASK_KIND_PREFIX, Timestamp, is_internal_task,
@@ -69,6 +70,8 @@ pub(crate) struct NamespaceKinds {
     internal: BTreeSet<(bool, Name)>,
     /// The current versions of flows that have definitions, with the times of their registration.
     flows: BTreeMap<Name, (Timestamp, Option<Name>)>,
+    /// For explanations; the stores read it themselves.
+    quota: Option<QuotaSettings>,
     /// Defaults that were set live.
     defaults: BTreeMap<Name, KindDefaults>,
     /// Some kind has schemas of signals or updates.
@@ -85,6 +88,10 @@ impl NamespaceKinds {
     /// Returns true if a flow or a workflow of the kind is stored.
     pub(crate) fn has_runs_of(&self, kind: &Name) -> bool {
         self.flows.contains_key(kind) || self.kinds.keys().any(|(is_task, own, _)| !is_task && own == kind)
+    }
+
+    pub(crate) fn quota(&self) -> Option<&QuotaSettings> {
+        self.quota.as_ref()
     }
 
     pub(crate) fn live_defaults(&self, kind: &Name) -> Option<&KindDefaults> {
@@ -291,6 +298,10 @@ impl Runtime {
                 note_flow(&mut known.flows, schemas);
                 continue;
             }
+            if let Some(quota) = schemas.quota {
+                known.quota = Some(QuotaSettings { part: None, ..*quota });
+                continue;
+            }
             if schemas.queue.is_some() {
                 continue; // read by the stores
             }
@@ -323,9 +334,9 @@ pub(crate) fn is_reserved(kind: &Name) -> bool {
     kind.as_str().starts_with(TASK_KIND_PREFIX) || InternalRuns::of_kind(kind).is_some() || is_definition(kind)
 }
 
-/// Returns true for the names under which definitions of flows, defaults and settings of queues are stored.
+/// Returns true for the names under which definitions of flows, defaults, settings of queues and quotas are stored.
 pub(crate) fn is_definition(kind: &Name) -> bool {
-    [FLOW_KIND_PREFIX, DEFAULTS_KIND_PREFIX, QUEUE_KIND_PREFIX].iter().any(|prefix| kind.as_str().starts_with(prefix))
+    [FLOW_KIND_PREFIX, DEFAULTS_KIND_PREFIX, QUEUE_KIND_PREFIX, QUOTA_KIND].iter().any(|prefix| kind.as_str().starts_with(prefix))
 }
 
 /// Notes a stored definition; the newest one is current (DF2).

@@ -8,3 +8,4 @@ pub(crate) mod flows;
 pub(crate) mod kinds;
 pub(crate) mod messages;
 pub(crate) mod queues;
+mod quotas;

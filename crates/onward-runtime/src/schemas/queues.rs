@@ -4,6 +4,7 @@ use onward_core::api::{PutQueueRequest, QueueLimits, QueueView};
 use onward_core::queue::QueueSettings;
 use onward_core::queue::load::KeyView;
 use onward_core::queue::settings::{settings_queue, settings_row};
+use onward_core::quota::QUOTA_KIND;
 use onward_core::{KindSchemas, Name, Namespace};
 
 use crate::{Runtime, RuntimeError};
@@ -20,6 +21,10 @@ impl Runtime {
         let PutQueueRequest { namespace, queue, settings } = request;
         if let Some(why) = settings.problem() {
             return Err(RuntimeError::QueueInvalid { why });
+        }
+        if queue.as_ref().is_some_and(|queue| *queue == *QUOTA_KIND) {
+            // Starts of the namespace are counted under this name.
+            return Err(RuntimeError::QueueInvalid { why: format!("a queue called `{QUOTA_KIND}` has no settings") });
         }
         let settings = QueueSettings { part: None, ..settings };
         self.store_queue(&namespace, queue.as_ref(), Some(settings)).await?;

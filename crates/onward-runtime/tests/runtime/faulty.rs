@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::queue::load::KeyLoad;
+use onward_core::quota::QuotaUse;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, WorkerId};
@@ -212,6 +213,10 @@ impl Store for FaultyStore {
     }
     fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>> {
         self.through("list_queue_keys", self.memory.list_queue_keys(namespace, queue, limit))
+    }
+
+    fn quota_use(&self, namespace: Namespace) -> StoreFuture<'_, QuotaUse> {
+        self.through("quota_use", self.memory.quota_use(namespace))
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {

@@ -19,6 +19,7 @@ mod memos;
 mod namespaces;
 mod observing;
 mod questions;
+mod quotas;
 mod retention;
 mod schedules;
 mod sessions;

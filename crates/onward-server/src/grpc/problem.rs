@@ -27,7 +27,7 @@ pub(super) fn of_problem(problem: &Problem) -> onward_wire::Problem {
         Consequence::StopProcess => Advice::StopProcess,
     };
     let (code, message, hint) = (problem.code.to_owned(), problem.detail.clone(), problem.hint.map(str::to_owned));
-    onward_wire::Problem { code, message, hint, advice }
+    onward_wire::Problem { code, message, hint, advice, retry_after_ms: problem.retry_after_ms }
 }
 
 /// Codes of conflicts with something that exists under the same name.

@@ -13,6 +13,7 @@ pub(crate) mod kinds;
 pub(crate) mod memos;
 pub(crate) mod operations;
 pub(crate) mod queues;
+pub(crate) mod quotas;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod servers;

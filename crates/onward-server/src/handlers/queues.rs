@@ -28,7 +28,7 @@ bodies! {
         weights: Vec<WeightBody>,
     }
 
-    struct RateBody as Rate {
+    pub(crate) struct RateBody as Rate {
         starts_max: u32,
         period_ms: u64,
     }
@@ -40,15 +40,20 @@ bodies! {
     }
 }
 
+impl From<RateBody> for QueueRate {
+    fn from(body: RateBody) -> QueueRate {
+        QueueRate { starts_max: body.starts_max, period_ms: body.period_ms }
+    }
+}
+
 impl QueueBody {
     fn settings(self) -> Result<QueueSettings, Problem> {
-        let rate = |body: RateBody| QueueRate { starts_max: body.starts_max, period_ms: body.period_ms };
         let weight = |body: WeightBody| Ok::<_, Problem>(KeyWeight { key: Name::new(body.key)?, weight: body.weight });
         Ok(QueueSettings {
             concurrency_max: self.concurrency_max,
             key_concurrency_max: self.key_concurrency_max,
-            rate: self.rate.map(rate),
-            key_rate: self.key_rate.map(rate),
+            rate: self.rate.map(QueueRate::from),
+            key_rate: self.key_rate.map(QueueRate::from),
             depth_max: self.depth_max,
             paused: self.paused,
             weights: self.weights.into_iter().map(weight).collect::<Result<_, _>>()?,

@@ -113,6 +113,8 @@ pub struct Problem {
     pub violations: Vec<Violation>,
     /// Next index of an external run's log, if the engine appended at another one.
     pub next_index: Option<u64>,
+    /// After which time the same request may succeed, if that is known.
+    pub retry_after_ms: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -131,38 +133,39 @@ struct ProblemDocument<'a> {
     violations: &'a [Violation],
 }
 
-/// Seconds after which a request that a full queue refused may be repeated: workers that have room claim within a second.
-const FULL_QUEUE_WAIT_S: u16 = 1;
-
-/// Returns when a refused request may succeed, if that is known.
-fn retry_after_s(code: &str) -> Option<u16> {
-    (code == ErrorCode::QueueFull.as_str()).then_some(FULL_QUEUE_WAIT_S)
-}
-
 impl Problem {
     /// Creates a problem with one of the documented codes.
     pub fn new(code: impl Into<&'static str>, detail: String, hint: Option<&'static str>) -> Problem {
         let code = code.into();
         let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Problem { status, code, detail, hint, violations: Vec::new(), next_index: None }
+        Problem { status, code, detail, hint, violations: Vec::new(), next_index: None, retry_after_ms: None }
     }
 
     /// Returns the document, for a response or an event stream.
     pub fn to_json(&self) -> String {
-        document(self.code, &self.detail, self.hint, self.next_index, &self.violations)
+        let Problem { next_index, retry_after_ms, .. } = *self;
+        document(ProblemDocument {
+            next_index,
+            retry_after_ms,
+            violations: &self.violations,
+            ..plain(self.code, &self.detail, self.hint)
+        })
     }
 }
 
 /// Returns the document of a problem with any code, for other parts of the program that report errors in this format.
 pub fn to_json(code: &str, detail: &str, hint: Option<&str>) -> String {
-    document(code, detail, hint, None, &[])
+    document(plain(code, detail, hint))
 }
 
-fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64>, violations: &[Violation]) -> String {
+/// Returns the document of a problem without further members.
+fn plain<'a>(code: &'a str, detail: &'a str, hint: Option<&'a str>) -> ProblemDocument<'a> {
     let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).as_u16();
     let (r#type, title) = (format!("urn:onward:error:{code}"), code.replace('_', " "));
-    let retry_after_ms = retry_after_s(code).map(|seconds| u64::from(seconds) * 1_000);
-    let document = ProblemDocument { r#type, title, status, detail, code, hint, next_index, retry_after_ms, violations };
+    ProblemDocument { r#type, title, status, detail, code, hint, next_index: None, retry_after_ms: None, violations: &[] }
+}
+
+fn document(document: ProblemDocument<'_>) -> String {
     serde_json::to_string(&document).expect("a problem serializes")
 }
 
@@ -183,7 +186,8 @@ impl From<RuntimeError> for Problem {
             }
             source = cause.source();
         }
-        let problem = Problem::new(error.code(), detail, error.hint());
+        let retry_after_ms = error.retry_after_ms();
+        let problem = Problem { retry_after_ms, ..Problem::new(error.code(), detail, error.hint()) };
         match error {
             RuntimeError::InputInvalid { violations, .. }
             | RuntimeError::AnswerInvalid { violations, .. }
@@ -208,7 +212,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = (self.status, self.to_json()).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(seconds) = retry_after_s(self.code) {
+        if let Some(seconds) = self.retry_after_ms.map(|millis| millis.div_ceil(1_000)) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.status == StatusCode::UNAUTHORIZED {

@@ -10,8 +10,8 @@ use onward_core::api::verb;
 
 use crate::auth::{Scope, session};
 use crate::handlers::{
-    approvals, attachments, bulk, claims, entries, external, flows, kinds, memos, operations, queues, runs, schedules, servers, tasks,
-    transfer,
+    approvals, attachments, bulk, claims, entries, external, flows, kinds, memos, operations, queues, quotas, runs, schedules,
+    servers, tasks, transfer,
 };
 use crate::http::diagnosis;
 use crate::http::problem::Problem;
@@ -323,6 +323,13 @@ routes! {
         => [200 "The queue with its new settings" JSON "QueueView"];
     DELETE "/v1/queues/{id}" deleteQueue [verb DeleteQueue] queues::delete, "Remove the settings of a queue"
         => [204 "It has no limits any more"];
+    GET "/v1/quotas/{id}" getQuota [verb ReadQuota] quotas::show, "Show the quota of a namespace and what is used of it"
+        => [200 "The quota and its use" JSON "QuotaView"];
+    PUT "/v1/quotas/{id}" putQuota [verb PutQuota] quotas::put, "Replace the quota of a namespace"
+        <- JSON "PutQuota"
+        => [200 "The new quota and its use" JSON "QuotaView"];
+    DELETE "/v1/quotas/{id}" deleteQuota [verb DeleteQuota] quotas::delete, "Remove the quota of a namespace"
+        => [204 "Removed"];
     GET "/v1/rate-limits" listRateLimits [scope Read] tasks::rate_limits, "List kinds of tasks that are rate-limited"
         => [200 "The rate-limited kinds of the namespace, with the end of each limit" JSON "RateLimitList"];
     POST "/v1/rate-limits/reopen" reopenRateLimit [scope Operate] tasks::reopen_rate_limit,

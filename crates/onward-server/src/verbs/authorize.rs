@@ -72,6 +72,11 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
             by.caller.bounds.check_queue(queue.as_ref().map_or("", Name::as_str))?;
             by.caller.bounds.check_filter(None)?;
         }
+        // A tenant must not raise its own quota.
+        Call::PutQuota(_) | Call::DeleteQuota(_) => {
+            by.check_all_namespaces(server).await?;
+            by.caller.bounds.check_filter(None)?;
+        }
         // A memo may have results of every kind.
         Call::InvalidateMemos(_) => by.caller.bounds.check_filter(None)?,
         Call::PutFlow(put) => by.caller.bounds.check_kind(&put.flow)?,

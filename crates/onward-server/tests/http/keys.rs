@@ -116,8 +116,12 @@ impl Locked {
 
     /// Repeats a request until it has this status, for at most five seconds (G3).
     pub async fn until(&self, key: &ApiKey, status: u16) {
+        self.until_in("default", key, status).await;
+    }
+
+    pub async fn until_in(&self, namespace: &str, key: &ApiKey, status: u16) {
         let begun = Instant::now();
-        while self.send(key, "GET", "/v1/runs", "").await.status != status {
+        while self.send_in(namespace, key, "GET", "/v1/runs", "").await.status != status {
             assert!(begun.elapsed() < DEADLINE, "still not {status}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

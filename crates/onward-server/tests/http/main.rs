@@ -27,6 +27,7 @@ mod observing;
 mod operations;
 mod questions;
 mod queues;
+mod quotas;
 mod reflection;
 mod refusals;
 mod reopening;

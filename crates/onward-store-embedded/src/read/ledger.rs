@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::ledger::{LedgerKey, LedgerSum, SpendQuery, SpendRow, SpendTally};
+use onward_core::spend::PicoDollars;
 use onward_core::{Namespace, RunId, RunKey};
 use onward_store::{StoreError, page_limit};
 use rusqlite::{Connection, Row, params};
@@ -100,6 +101,21 @@ pub(crate) fn spend(db: &Connection, query: &SpendQuery) -> Result<Vec<SpendRow>
         }
     }
     Ok(tally.finish(page_limit(query.limit)))
+}
+
+/// Sums the costs of a namespace on a day.
+pub(crate) fn spent_on(db: &Connection, namespace: &Namespace, day: u32) -> Result<PicoDollars, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM ledger WHERE ns = ?1 AND day = ?2");
+    let mut statement = db.prepare_cached(&sql).map_err(read_error)?;
+    let mut rows = statement.query(params![namespace.as_str(), day]).map_err(read_error)?;
+    let mut spent = PicoDollars::default();
+    while let Some(row) = rows.next().map_err(read_error)? {
+        match read_row(row).map_err(read_error)? {
+            Some((_, sum)) => spent = spent.plus(sum.lines.cost),
+            None => return Err(damaged_ledger(read_run_of(row).map_err(read_error)?)),
+        }
+    }
+    Ok(spent)
 }
 
 fn damaged_ledger(run: Option<RunKey>) -> StoreError {

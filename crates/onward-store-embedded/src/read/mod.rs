@@ -6,4 +6,5 @@ pub(crate) mod ledger;
 pub(crate) mod list;
 pub(crate) mod past;
 pub(crate) mod queues;
+pub(crate) mod quotas;
 pub(crate) mod reader;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::write::queues::{HELD, HELD_BY_KEY, NEXT_KEY, TASKS_OF_KEY};
+use crate::write::quotas::{LEASES, OPEN_RUNS};
 use crate::write::tasks::READY_TASKS;
 
 /// Returns SQLite's plan of a statement on empty tables; plans never depend on table contents.
@@ -23,6 +24,9 @@ fn a_claim_reads_no_row_of_another_namespace_kind_or_version() {
     assert_eq!(plan(TASKS_OF_KEY), format!("SEARCH tasks USING INDEX tasks_ready ({own})"));
     let next = "ns=? AND queue=? AND kind=? AND qkey>?";
     assert_eq!(plan(NEXT_KEY), format!("SEARCH tasks USING COVERING INDEX tasks_ready ({next})"));
+    let open = plan(OPEN_RUNS);
+    assert!(open.contains("USING COVERING INDEX runs_status (ns=? AND status<?)"), "NQ1: {open}");
+    assert!(plan(LEASES).contains("USING COVERING INDEX tasks_held (ns=?)"), "NQ3: {}", plan(LEASES));
     assert!(plan(HELD).contains("USING COVERING INDEX tasks_held (ns=? AND queue=?)"), "{}", plan(HELD));
     let held = plan(HELD_BY_KEY);
     assert!(held.contains("USING COVERING INDEX tasks_held (ns=? AND queue=? AND qkey=?)"), "{held}");

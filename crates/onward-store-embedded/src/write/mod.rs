@@ -8,6 +8,7 @@ mod delete;
 pub(crate) mod maintenance;
 pub(crate) mod op;
 pub(crate) mod queues;
+pub(crate) mod quotas;
 mod rows;
 pub(crate) mod save;
 pub(crate) mod tasks;

@@ -5,7 +5,9 @@
 
 use onward_core::event::TaskAttemptEnded;
 use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
+use onward_core::quota::QuotaSettings;
 use onward_core::run::Wait;
+use onward_core::spend::PicoDollars;
 use onward_core::task::Task;
 use onward_core::transfer::is_same_log;
 use onward_core::{CallId, Epoch, Index, Name, Namespace, Record, RunHead, RunKey, Status};
@@ -61,6 +63,7 @@ impl Writer<'_> {
     pub(crate) fn forget_runs(&mut self) {
         let runs = self.set.runs.take();
         self.stale_epochs.extend(runs.into_iter().map(|run| (run.head.key.clone(), (run.own.rk, run.head.epoch))));
+        self.forget_quotas();
         self.set.touched.clear();
         self.set.outbox.clear();
         self.set.sessions.clear();
@@ -356,6 +359,26 @@ impl Rows for Writer<'_> {
 
     fn put_turn(&mut self, shared: &SharedQueue, turn: Turn) {
         self.keep_turn(shared, turn);
+    }
+
+    async fn quota(&mut self, namespace: &Namespace) -> Outcome<Option<QuotaSettings>> {
+        self.quota_of(namespace)
+    }
+
+    async fn count_open_runs(&mut self, namespace: &Namespace, limit: u64) -> Outcome<u64> {
+        self.open_runs_of(namespace, limit)
+    }
+
+    async fn count_leases(&mut self, namespace: &Namespace, limit: u32) -> Outcome<u32> {
+        self.leases_of(namespace, limit)
+    }
+
+    async fn spent_on(&mut self, namespace: &Namespace, day: u32) -> Outcome<PicoDollars> {
+        self.spent_by(namespace, day)
+    }
+
+    fn add_spent(&mut self, namespace: &Namespace, day: u32, cost: PicoDollars) {
+        self.note_spent(namespace, day, cost);
     }
 
     async fn put_claimed(&mut self, row: TaskRow, task: Task) -> Outcome<()> {

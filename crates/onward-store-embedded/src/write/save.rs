@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use onward_core::run::{OutboxMessage, Wait};
 use onward_core::{Attribute, CallId, Hash, KindSchemas, Name, RunHead, Timestamp};
 use onward_store::admission::TakenSlot;
+use onward_store::durable::limits::is_quota;
 use onward_store::durable::{Blobs, Body};
 use onward_store::unit_of_work::{NewRecord, QueuedTask, RunRef, Table, Timer};
 use onward_store::{Change, OutboxId};
@@ -273,6 +274,10 @@ impl Writer<'_> {
             } else {
                 let sql = "DELETE FROM kinds WHERE ns = ?1 AND task = ?2 AND kind = ?3 AND version = ?4";
                 self.db.run(sql, params![namespace, is_task, name, version])?;
+            }
+            if is_quota(&kind) {
+                self.forget_quotas();
+                self.batch.quotas.push(kind);
             }
         }
         Ok(())

@@ -17,7 +17,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use onward_core::queue::Turn;
-use onward_core::{Epoch, Name, Namespace, RunKey, Timestamp};
+use onward_core::quota::QuotaSettings;
+use onward_core::spend::PicoDollars;
+use onward_core::{Epoch, KindSchemas, Name, Namespace, RunKey, Timestamp};
 use onward_store::StoreError;
 use onward_store::durable::reply::{Pending, Slot};
 use onward_store::durable::{Body, Replies};
@@ -53,6 +55,10 @@ pub(crate) struct Writer<'c> {
     pub ready: Ready,
     /// Whose turn it is in queues that are shared out.
     pub turns: HashMap<QueueName, Turn>,
+    /// Quotas that were read; none for a namespace without.
+    pub quotas: HashMap<Namespace, Option<QuotaSettings>>,
+    /// Costs of days that were read, with what was recorded since.
+    pub spent: HashMap<(Namespace, u32), PicoDollars>,
     /// Never reused while the store is open, not even after a rollback: queues may contain old numbers.
     pub next_rk: i64,
     pub next_message: i64,
@@ -77,6 +83,8 @@ pub(crate) struct Batch {
     pub steady: Timestamp,
     pending: Vec<Arc<dyn Pending>>,
     pub undo: Vec<Undo>,
+    /// Rows of quotas that it changes, for the limits of payloads.
+    pub quotas: Vec<KindSchemas>,
     /// Number of inserted records, and their bytes.
     pub events: u64,
     pub event_bytes: u64,
@@ -177,6 +185,8 @@ impl<'c> Writer<'c> {
             stale_epochs: HashMap::new(),
             ready: initial_state.ready,
             turns: HashMap::new(),
+            quotas: HashMap::new(),
+            spent: HashMap::new(),
             next_rk: initial_state.next_rk,
             next_message: initial_state.next_message,
             last_epoch: unclaimed,
@@ -234,6 +244,9 @@ impl<'c> Writer<'c> {
             failpoint::hit("after_commit");
             self.mark.note(self.log.commits(), self.log.pages());
             failpoint::hit("before_reply");
+            if !self.batch.quotas.is_empty() {
+                self.shared.payload_limits.note(&self.batch.quotas);
+            }
             self.batch.pending.drain(..).for_each(|pending| pending.release()); // T1
             failpoint::hit("after_reply");
             for change in &self.set.changes {

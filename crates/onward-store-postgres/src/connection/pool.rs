@@ -64,7 +64,16 @@ impl Jobs {
         keys: Vec<RunKey>,
         work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T> + Send + 'static,
     ) -> StoreFuture<'static, T> {
-        let request = LockRequest { keys, ..LockRequest::default() };
+        self.write_locked(urgency, LockRequest { keys, ..LockRequest::default() }, work)
+    }
+
+    /// Writes in one transaction, with these rows locked.
+    pub fn write_locked<T: Send + 'static>(
+        &self,
+        urgency: Urgency,
+        request: LockRequest,
+        work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
         self.submit(urgency, |to| Box::new(move |shared, line| Box::pin(write(shared, line, request, to, work))))
     }
 

@@ -16,7 +16,7 @@ use crate::restore_guard::IdentityCheck;
 use crate::shared::ServerShared;
 use crate::write::unit::UnitOfWork;
 use futures_util::FutureExt;
-use onward_core::{RunKey, Timestamp};
+use onward_core::{Namespace, RunKey, Timestamp};
 use onward_store::Change;
 use onward_store::StoreError;
 use onward_store::sync::{panic_message, random_u64};
@@ -34,6 +34,8 @@ pub(crate) struct LockRequest {
     pub parents: Vec<RunKey>,
     /// Number of runs that it may create.
     pub fresh: usize,
+    /// Namespaces whose quotas are locked first (DB14).
+    pub quotas: Vec<Namespace>,
 }
 
 /// Failure of a transaction.
@@ -179,7 +181,7 @@ async fn attempt_once<T>(
 
 /// Begins a transaction, and once more if the database turned out to be restored or replaced (DB9).
 async fn begin<'c>(shared: &ServerShared, db: &'c Db, request: &LockRequest) -> Outcome<UnitOfWork<'c>> {
-    let unit = UnitOfWork::begin(db, &shared.clock, &shared.connector.restore_guard, request).await?;
+    let unit = UnitOfWork::begin(db, shared, request).await?;
     let mut unit = match shared.connector.restore_guard.clock(unit.start) {
         IdentityCheck::Same => unit,
         IdentityCheck::Moved => {
@@ -191,7 +193,7 @@ async fn begin<'c>(shared: &ServerShared, db: &'c Db, request: &LockRequest) -> 
             if shared.connector.restore_guard.verify(db).await? {
                 shared.leases_revoked();
             }
-            UnitOfWork::begin(db, &shared.clock, &shared.connector.restore_guard, request).await?
+            UnitOfWork::begin(db, shared, request).await?
         }
     };
     unit.set.pause_after_lost_workers = shared.pause_after_lost_workers;

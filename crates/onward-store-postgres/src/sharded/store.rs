@@ -13,9 +13,11 @@ use onward_core::ledger::{self, SpendBy, SpendQuery, SpendRow};
 use onward_core::queue::QueueSettings;
 use onward_core::queue::load::KeyLoad;
 use onward_core::queue::settings::settings_queue;
+use onward_core::quota::{QuotaSettings, QuotaUse};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_store::durable::limits::is_quota;
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
     OpenCounts, OutboxId, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started,
@@ -226,6 +228,15 @@ impl Store for ShardedStore {
         })
     }
 
+    fn quota_use(&self, namespace: Namespace) -> StoreFuture<'_, QuotaUse> {
+        Box::pin(async move {
+            let mut all = QuotaUse::default();
+            let answers = all_answers(self.request_all(|store| store.quota_use(namespace.clone())).await)?;
+            answers.into_iter().for_each(|used| all.add(used));
+            Ok(all)
+        })
+    }
+
     fn count_open(&self) -> StoreFuture<'_, OpenCounts> {
         Box::pin(async move {
             let mut all = OpenCounts::default();
@@ -267,11 +278,11 @@ impl Store for ShardedStore {
         }
     }
 
-    /// Registers in every database that responds; one that missed a kind gets it with the next change. Settings of queues must
-    /// reach all of them, each with its part of the limits.
+    /// Registers in every database that responds; one that missed a kind gets it with the next change. Settings of queues
+    /// and quotas must reach all of them, each with its part of the limits.
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let is_limited = kinds.iter().any(|kind| settings_queue(&kind.kind).is_some());
+            let is_limited = kinds.iter().any(|kind| settings_queue(&kind.kind).is_some() || is_quota(kind));
             if !is_limited {
                 return some_answers(self.request_all(|store| store.register_kinds(kinds.clone())).await).map(drop);
             }
@@ -308,11 +319,14 @@ impl Store for ShardedStore {
     }
 }
 
-/// Returns the row that one database stores: settings of a queue with its part of the limits.
+/// Returns the row that one database stores: settings of a queue, or a quota, with its part of the limits.
 fn limit_part(kind: &KindSchemas, position: u32, count: u32) -> Result<KindSchemas, StoreError> {
     let part = |settings: &QueueSettings| settings.part(position, count).map(Box::new);
     let queue = kind.queue.as_deref().map(part).transpose();
-    Ok(KindSchemas { queue: queue.map_err(|field| StoreError::LimitTooSmall { field, count })?, ..kind.clone() })
+    let queue = queue.map_err(|field| StoreError::LimitTooSmall { field, count })?;
+    let quota = kind.quota.as_deref().map(|quota: &QuotaSettings| quota.part(position, count).map(Box::new)).transpose();
+    let quota = quota.map_err(|field| StoreError::QuotaTooSmall { field, count })?;
+    Ok(KindSchemas { queue, quota, ..kind.clone() })
 }
 
 /// Returns the log of the last generation if the run is open after the restore.

@@ -5,7 +5,7 @@
 //! decides while the database works for another.
 //!
 //! Invariants:
-//! - DB4: runs are locked in the order of their numbers, then tasks, and new runs are created in the order of their names; claims
+//! - DB4: quotas are locked first (DB14), then runs in the order of their numbers, then tasks, and new runs are created in the order of their names; claims
 //!   and expiry skip locked rows. So transactions do not deadlock.
 //! - DB8: an operation that is refused, or that breaks an invariant, does not fail the others: a batch that fails is run one by
 //!   one.
@@ -13,7 +13,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use onward_core::{CallId, Event, RunKey};
+use onward_core::quota::is_limited_start;
+use onward_core::{CallId, Event, Namespace, RunKey};
 use onward_store::durable::reply::{Pending, Slot};
 use onward_store::durable::{Replies, RunOp};
 use onward_store::unit_of_work;
@@ -49,6 +50,7 @@ async fn run_batch(shared: &ServerShared, line: &mut LazyConnection, ops: &[RunO
         keys: ops.iter().flat_map(RunOp::runs).cloned().collect(),
         parents: ops.iter().filter_map(ended_run).cloned().collect(),
         fresh: ops.iter().filter(|op| matches!(op, RunOp::Start(..) | RunOp::Restore(..))).count(),
+        quotas: ops.iter().filter_map(limited_namespace).cloned().collect(),
     };
     let work = async |unit: &mut UnitOfWork<'_>| {
         prefetch(unit, ops).await?;
@@ -127,6 +129,15 @@ async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[RunOp]) -> Outcome<()> {
     unit.need_slots(slots).await?;
     unit.need_waits(waits).await?;
     unit.need_tasks(tasks).await
+}
+
+/// Returns the namespace in which an operation may start a run whose start a quota may refuse.
+fn limited_namespace(op: &RunOp) -> Option<&Namespace> {
+    match op {
+        RunOp::Start(start, _) => is_limited_start(&start.run.key, &start.run.started).then_some(&start.run.key.namespace),
+        RunOp::Restore(work, _) => Some(&work.restore.key.namespace),
+        _ => None,
+    }
 }
 
 /// Returns the run that an operation ends if it is accepted.

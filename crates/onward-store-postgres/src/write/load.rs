@@ -16,13 +16,14 @@ use onward_store::unit_of_work::{QueuedTask, RunRef, Timer};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
-use crate::clock::StoreClock;
 use crate::connection::sql::{Db, Sql};
 use crate::connection::transaction::LockRequest;
 use crate::error::{Outcome, damaged_row};
 use crate::read::reader::restore_payloads;
-use crate::restore_guard::{self, RestoreGuard};
+use crate::restore_guard;
 use crate::row::{crc, unseal_any_head, unseal_head};
+use crate::shared::ServerShared;
+use crate::write::quotas::{lock_quotas, read_locked};
 use crate::write::unit::{LockedRun, Stored, UnitOfWork, columns_of, stored_run};
 
 /// Columns of a run's row.
@@ -34,13 +35,9 @@ pub(crate) const TASK_COLUMNS: &str = "t.rk, t.call_id, t.ord, t.data";
 const ENTER: &str = "SELECT * FROM onward.enter($1, $2, $3, $4, $5)";
 
 impl<'c> UnitOfWork<'c> {
-    /// Begins a transaction, locks the requested runs and reserves numbers for new ones, in one round trip.
-    pub async fn begin(
-        db: &'c Db,
-        clock: &StoreClock,
-        restore_guard: &RestoreGuard,
-        request: &LockRequest,
-    ) -> Outcome<UnitOfWork<'c>> {
+    /// Begins a transaction, locks the requested quotas and runs, and reserves numbers for new ones, in one round trip.
+    pub async fn begin(db: &'c Db, shared: &ServerShared, request: &LockRequest) -> Outcome<UnitOfWork<'c>> {
+        let restore_guard = &shared.connector.restore_guard;
         let mut keys = request.keys.clone();
         keys.sort_unstable();
         keys.dedup();
@@ -52,11 +49,23 @@ impl<'c> UnitOfWork<'c> {
             .ints(parents.iter().map(|position| *position as i32 + 1).collect())
             .int(i32::try_from(request.fresh).unwrap_or(i32::MAX))
             .flag(restore_guard.is_limited());
-        let answers = db.pipeline(Some("BEGIN"), &[sql], None).await?;
-        let rows = answers.first().map(Vec::as_slice).unwrap_or_default();
+        let mut quotas = request.quotas.clone();
+        quotas.sort_unstable();
+        quotas.dedup();
+        let lock = (!quotas.is_empty()).then(|| lock_quotas(&quotas)); // DB14
+        let (has_lock, limits) = (lock.is_some(), shared.payload_limits.due());
+        let has_limits = limits.is_some();
+        let statements: Vec<Sql> = lock.into_iter().chain([sql]).chain(limits).collect();
+        let answers = db.pipeline(Some("BEGIN"), &statements, None).await?;
+        let locked = if has_lock { answers.first() } else { None };
+        let rows = answers.get(usize::from(has_lock)).map(Vec::as_slice).unwrap_or_default();
+        if let Some(read) = answers.last().filter(|_| has_limits) {
+            shared.payload_limits.learn(read);
+        }
         let start = restore_guard::read(rows, 8)?;
         let row = &rows[0];
-        let mut unit = UnitOfWork::new(db, clock.now(start.micros), start);
+        let mut unit = UnitOfWork::new(db, shared.clock.now(start.micros), start);
+        unit.quotas = read_locked(&quotas, locked.map(Vec::as_slice).unwrap_or_default());
         unit.fresh = array::<i64>(row, 7).into();
         unit.add_locked(&keys, row);
         unit.add_children(&keys, parents, row)?;

@@ -8,6 +8,7 @@ pub(crate) mod ledger;
 pub(crate) mod load;
 pub(crate) mod op;
 pub(crate) mod queues;
+pub(crate) mod quotas;
 pub(crate) mod save;
 pub(crate) mod session;
 pub(crate) mod unit;

@@ -128,7 +128,9 @@ impl UnitOfWork<'_> {
                 shared.push(of(queue, QueueSettings::default()));
             }
         }
-        self.found_tasks = shared.is_empty().then(|| answers.next().unwrap_or_default());
+        // A quota may lower the request.
+        let has_quota = !matches!(self.quotas.get(&request.namespace), Some(Ok(None)));
+        self.found_tasks = (shared.is_empty() && !has_quota).then(|| answers.next().unwrap_or_default());
         Ok(shared)
     }
 

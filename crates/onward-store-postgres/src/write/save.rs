@@ -36,6 +36,7 @@ impl UnitOfWork<'_> {
         ledger::save(&runs, &mut calls);
         push_all(self.save_blobs(), &mut calls, &mut more);
         self.save_sessions(&mut calls);
+        self.save_spent(&mut calls);
         let all = (!calls.is_empty()).then_some(calls);
         all.into_iter().chain(more.into_iter().map(|call| vec![call])).map(Sql::all).collect()
     }

@@ -13,6 +13,8 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
+use onward_core::quota::QuotaSettings;
+use onward_core::spend::PicoDollars;
 use onward_core::task::Task;
 use onward_core::{Attribute, CallId, Epoch, Hash, Index, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::durable::{Blobs, Body};
@@ -28,6 +30,7 @@ use crate::read::reader::read_records;
 use crate::restore_guard::TransactionStart;
 use crate::row::unseal_head;
 use crate::write::queues::{QueueName, Turns};
+use crate::write::quotas::{LockedQuotas, Spent};
 
 pub(crate) struct UnitOfWork<'c> {
     pub db: &'c Db,
@@ -53,6 +56,12 @@ pub(crate) struct UnitOfWork<'c> {
     pub turns: Arc<Turns>,
     /// Settings of queues that were read; none for a queue without.
     pub settings: HashMap<QueueName, Option<QueueSettings>>,
+    /// The quotas that are locked (DB14).
+    pub quotas: LockedQuotas,
+    /// The number of stored open runs of namespaces, with the limit of the count.
+    pub open_runs: HashMap<Namespace, (u64, u64)>,
+    /// Costs that this transaction records.
+    pub spent: Spent,
     /// Short logs of runs that are claimed.
     pub logs: HashMap<RunRef, Vec<Record>>,
 }
@@ -119,6 +128,9 @@ impl<'c> UnitOfWork<'c> {
             found_tasks: None,
             turns: Arc::default(),
             settings: HashMap::new(),
+            quotas: LockedQuotas::new(),
+            open_runs: HashMap::new(),
+            spent: Spent::new(),
             logs: HashMap::new(),
         }
     }
@@ -285,6 +297,29 @@ impl Rows for UnitOfWork<'_> {
 
     fn put_turn(&mut self, shared: &SharedQueue, turn: Turn) {
         self.turns.put(shared, turn);
+    }
+
+    async fn quota(&mut self, namespace: &Namespace) -> Outcome<Option<QuotaSettings>> {
+        self.locked_quota(namespace)
+    }
+
+    async fn count_open_runs(&mut self, namespace: &Namespace, limit: u64) -> Outcome<u64> {
+        self.open_runs_of(namespace, limit).await
+    }
+
+    async fn count_leases(&mut self, namespace: &Namespace, limit: u32) -> Outcome<u32> {
+        self.leases_of(namespace, limit).await
+    }
+
+    async fn spent_on(&mut self, namespace: &Namespace, day: u32) -> Outcome<PicoDollars> {
+        self.spent_by(namespace, day).await
+    }
+
+    fn add_spent(&mut self, namespace: &Namespace, day: u32, cost: PicoDollars) {
+        if cost > PicoDollars::default() {
+            let spent = self.spent.entry((namespace.clone(), day)).or_default();
+            *spent = spent.plus(cost);
+        }
     }
 
     async fn put_claimed(&mut self, (rk, order): (i64, i64), task: Task) -> Outcome<()> {

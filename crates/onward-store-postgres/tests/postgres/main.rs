@@ -15,6 +15,7 @@ mod notifications;
 mod plans;
 mod pooled;
 mod queues;
+mod quotas;
 mod racing;
 mod repairing;
 mod restored;

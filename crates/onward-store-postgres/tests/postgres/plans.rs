@@ -6,6 +6,8 @@ use onward_core::CallId;
 use onward_core::event::{ApprovalRequested, ChildStarted, OnParentClose, TaskScheduled, TimerStarted};
 use onward_core::queue::settings::settings_row;
 use onward_core::queue::{QueueRate, QueueSettings};
+use onward_core::quota::QuotaSettings;
+use onward_core::spend::PicoDollars;
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Hash, Index, Namespace, RunId, Timestamp};
 use onward_store::conformance::{HeldRun, block_on};
@@ -73,7 +75,16 @@ pub fn fill(store: &Arc<PostgresStore>) -> Vec<HeldRun> {
     let (concurrency_max, key_concurrency_max) = (Some(100), Some(2));
     let limits = QueueSettings { concurrency_max, key_concurrency_max, rate: rate.clone(), key_rate: rate, ..Default::default() };
     let settings = settings_row(Namespace::default(), Some(&name("shared")), Some(limits)).unwrap();
-    block_on(store.register_kinds(vec![settings])).unwrap();
+    let limits = QuotaSettings {
+        runs_open_max: Some(1_000_000),
+        start_rate: Some(QueueRate { starts_max: 1_000_000, period_ms: 1_000 }),
+        tasks_running_max: Some(1_000_000),
+        payload_bytes_max: None,
+        spend_per_day_max: Some(PicoDollars(1)),
+        part: None,
+    };
+    let quota = onward_core::quota::settings::settings_row(Namespace::default(), Some(limits)).unwrap();
+    block_on(store.register_kinds(vec![settings, quota])).unwrap();
     held
 }
 
@@ -96,6 +107,7 @@ pub fn work(store: &Arc<PostgresStore>, held: &mut [HeldRun]) {
         for task in block_on(store.claim_tasks(request)).unwrap() {
             block_on(store.report_task(task.id, task.claim, TaskReport::Completed(json("1")), seconds(30))).unwrap();
         }
+        block_on(store.start_run(new_run(&format!("more-{round}")), None)).unwrap();
         block_on(store.expire(100)).unwrap();
         block_on(store.heartbeat(worker("v"), seconds(30))).unwrap();
         let outbox = block_on(store.outbox_messages(5)).unwrap();

@@ -20,7 +20,7 @@ fn servers_that_start_at_once_on_an_empty_database_all_come_up() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    assert_eq!(database.psql("SELECT count(*), max(version) FROM onward.schema_version").unwrap(), "2|2");
+    assert_eq!(database.psql("SELECT count(*), max(version) FROM onward.schema_version").unwrap(), "3|3");
     assert_eq!(database.psql("SELECT count(*) FROM onward.runs").unwrap(), "6");
 }
 
@@ -31,7 +31,7 @@ fn a_database_of_a_newer_program_is_refused_and_left_untouched() {
     let contents = || database.psql("SELECT version, applied_at FROM onward.schema_version ORDER BY 1").unwrap();
     let before = contents();
     match block_on(PostgresStore::connect(&database.socket_url(), Options::default())).map(drop) {
-        Err(StoreError::DatabaseNewer { found: 99, supported: 2 }) => {}
+        Err(StoreError::DatabaseNewer { found: 99, supported: 3 }) => {}
         other => panic!("{other:?}"),
     }
     assert_eq!(contents(), before);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use onward_core::event::TimerStarted;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::queue::load::KeyLoad;
+use onward_core::quota::QuotaUse;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{CallId, Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
@@ -72,6 +73,7 @@ in_turn! {
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>>;
     fn list_queue_keys(&self, namespace: Namespace, queue: Option<Name>, limit: usize) -> StoreFuture<'_, Vec<KeyLoad>>;
+    fn quota_use(&self, namespace: Namespace) -> StoreFuture<'_, QuotaUse>;
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>>;
     fn count_open(&self) -> StoreFuture<'_, OpenCounts>;
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::queue::load::KeyLoad;
+use onward_core::quota::QuotaUse;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunId, RunKey, WorkerId};
@@ -190,6 +191,7 @@ impl Store for Faulty {
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
         list_queue_keys(namespace: Namespace, queue: Option<Name>, limit: usize) -> Vec<KeyLoad>;
+        quota_use(namespace: Namespace) -> QuotaUse;
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
         count_open() -> OpenCounts;
         delete_runs(delete: Delete) -> u64;

@@ -8,5 +8,6 @@ mod faulty;
 mod lists;
 mod outbox;
 mod placement;
+mod quotas;
 mod shards;
 mod workers;

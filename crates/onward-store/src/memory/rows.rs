@@ -7,6 +7,8 @@ use std::collections::btree_map::Entry;
 
 use onward_core::queue::settings::settings_kind;
 use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
+use onward_core::quota::QuotaSettings;
+use onward_core::spend::PicoDollars;
 use onward_core::task::{Task, TaskState};
 use onward_core::transfer::is_same_log;
 use onward_core::{CallId, Epoch, Hash, Name, Namespace, Record, RunHead, RunKey, Timestamp};
@@ -275,6 +277,22 @@ impl Rows for MemoryRows<'_> {
 
     fn put_turn(&mut self, shared: &SharedQueue, turn: Turn) {
         self.state.turns.insert(shared.name(), turn);
+    }
+
+    async fn quota(&mut self, namespace: &Namespace) -> Result<Option<QuotaSettings>, StoreError> {
+        Ok(self.state.quota_of(namespace).cloned())
+    }
+
+    async fn count_open_runs(&mut self, namespace: &Namespace, limit: u64) -> Result<u64, StoreError> {
+        Ok(self.state.count_open_runs(namespace).min(limit))
+    }
+
+    async fn count_leases(&mut self, namespace: &Namespace, limit: u32) -> Result<u32, StoreError> {
+        Ok(self.state.count_leases(namespace).min(u64::from(limit)) as u32)
+    }
+
+    async fn spent_on(&mut self, namespace: &Namespace, day: u32) -> Result<PicoDollars, StoreError> {
+        Ok(self.state.spent_on(namespace, day))
     }
 
     async fn put_claimed(&mut self, place: QueuedTask, task: Task) -> Result<(), StoreError> {

@@ -7,6 +7,7 @@ use onward_core::{Event, Record, RunHead, RunKey};
 use super::claim::claim;
 use super::effects::carry_out;
 use super::queues::refuse_full_queue;
+use super::quotas::admit_start;
 use super::{LoadedRun, RecordBody, RowRequest, Rows, RunRef, Table, require, settle};
 use crate::admission::{self, Admission, TakenSlot};
 use crate::durable::{Body, StartRun};
@@ -92,6 +93,7 @@ pub async fn start_run<R: Rows>(rows: &mut R, start: StartRun) -> Result<Started
     if let Some(task) = &started.task {
         refuse_full_queue(rows, &key, task.options.queue.as_ref()).await?;
     }
+    let counted = admit_start(rows, &key, &started).await?; // NQ1, NQ2
     let (mut head, first) = RunHead::start(key, started, rows.set().now);
     // Decided before anything is changed: if the signal is refused, the whole call is. There are no rows to load yet.
     let now = rows.set().now;
@@ -120,6 +122,7 @@ pub async fn start_run<R: Rows>(rows: &mut R, start: StartRun) -> Result<Started
     }
     let claimed = claimer.and_then(|worker| claim(rows, run, &worker)).map(|claimed| ClaimedRun { records, ..claimed });
     settle(rows, run);
+    counted.record(rows).await?;
     rows.save().await?;
     Ok(Started { created: true, head: rows.set().runs[run].shown(), signal, claimed })
 }

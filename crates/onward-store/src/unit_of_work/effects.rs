@@ -36,6 +36,7 @@ pub(super) async fn carry_out<R: Rows>(
         }
         Effect::Charge { row, sum } => {
             rows.load(run, RowRequest::Ledger(&row)).await?;
+            rows.add_spent(&row.run.namespace, row.day, sum.lines.cost);
             let ledger = &mut rows.set().change(run).ledger;
             let known = ledger.get(&row).copied().unwrap_or_default();
             ledger.put(*row, known.plus(&sum));

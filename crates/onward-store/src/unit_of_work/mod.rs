@@ -12,6 +12,7 @@ pub mod claim;
 pub mod effects;
 pub mod expire;
 pub mod queues;
+pub mod quotas;
 pub mod restore;
 pub mod table;
 pub mod tasks;
@@ -23,6 +24,8 @@ use std::task::{Context, Poll, Waker};
 use onward_core::event::TaskAttemptEnded;
 use onward_core::ledger::LedgerKey;
 use onward_core::queue::{QueueSettings, QueueStarts, Turn, WaitingKey};
+use onward_core::quota::QuotaSettings;
+use onward_core::spend::PicoDollars;
 use onward_core::task::Task;
 use onward_core::{CallId, Epoch, Name, Namespace, Record, RunKey, Status, Timestamp};
 
@@ -130,6 +133,24 @@ pub trait Rows: Sized {
     fn turn(&mut self, shared: &SharedQueue) -> Turn;
 
     fn put_turn(&mut self, shared: &SharedQueue, turn: Turn);
+
+    /// Returns the quota of a namespace, if it has one. Until an operation that starts a run or claims tasks is durable, no other
+    /// one does so in the namespace, nor does its quota change.
+    async fn quota(&mut self, namespace: &Namespace) -> Result<Option<QuotaSettings>, Self::Error>;
+
+    /// Counts the open runs of a namespace, up to a limit, without internal runs (NQ1).
+    async fn count_open_runs(&mut self, namespace: &Namespace, limit: u64) -> Result<u64, Self::Error>;
+
+    /// Counts the leases of tasks of a namespace, up to a limit (NQ3).
+    async fn count_leases(&mut self, namespace: &Namespace, limit: u32) -> Result<u32, Self::Error>;
+
+    /// Returns the recorded cost of attempts of a namespace that began on a day (NQ4).
+    async fn spent_on(&mut self, namespace: &Namespace, day: u32) -> Result<PicoDollars, Self::Error>;
+
+    /// Adds a cost that a row of the ledger counts from now on. A store that sums the ledger itself need not do anything.
+    fn add_spent(&mut self, namespace: &Namespace, day: u32, cost: PicoDollars) {
+        let _ = (namespace, day, cost);
+    }
 
     /// Finds tasks without a key that may be claimed, in claim order.
     async fn ready_tasks(&mut self, request: &ClaimTasks) -> Result<Vec<(Self::TaskPlace, Task)>, Self::Error>;

@@ -5,10 +5,10 @@
 //! (QL1, QL2).
 
 use onward_core::queue::{Grants, QueueSettings, QueueStarts, Turn, WaitingKey};
-use onward_core::task::Task;
 use onward_core::{Name, Namespace, RunKey};
 
 use super::Rows;
+use super::quotas::Claimed;
 use super::tasks::claim_task;
 use crate::{Change, ClaimTasks, StoreError};
 
@@ -74,7 +74,7 @@ pub(super) async fn claim_shared<R: Rows>(
     request: &ClaimTasks,
     shared: &SharedQueue,
     wanted: usize,
-    claimed: &mut Vec<Task>,
+    claimed: &mut Claimed,
 ) -> Result<(), R::Error> {
     let (before, mut turn) = (claimed.len(), rows.turn(shared));
     let (mut grants, mut starts) = begin(rows, shared, wanted).await?;
@@ -129,7 +129,7 @@ async fn claim_granted<R: Rows>(
     shared: &SharedQueue,
     keys: &[WaitingKey],
     granted: &[u32],
-    claimed: &mut Vec<Task>,
+    claimed: &mut Claimed,
 ) -> Result<Vec<u32>, R::Error> {
     let mut begun = vec![0; keys.len()];
     let wanted: Vec<(Option<Name>, u32)> =

@@ -4,6 +4,7 @@ use onward_core::projection::{Projection, retry_key};
 use onward_core::run::wait_key;
 use onward_core::{Hash, Index, Record, RunKey};
 
+use super::quotas::admit_start;
 use super::{LoadedRun, QueuedTask, RecordBody, RowRequest, Rows, RunRef, Timer, require, settle};
 use crate::admission::TakenSlot;
 use crate::durable::RestoreWork;
@@ -34,6 +35,14 @@ pub async fn restore_run<R: Rows>(rows: &mut R, work: &RestoreWork) -> Result<Re
             std::slice::from_ref(log)
         }
     };
+    let counted = match (logs.first().and_then(|log| log.first()), work.projections.last()) {
+        // It is open again, or a copy of a run goes on.
+        (Some(first), Some(last)) if !last.head.status.is_closed() => match first.started() {
+            Some(started) => Some(admit_start(rows, key, started).await?),
+            None => None,
+        },
+        _ => None,
+    };
     for (log, projection) in logs.iter().zip(&work.projections) {
         put_generation(rows, key, log, projection.clone()).await?;
     }
@@ -44,6 +53,9 @@ pub async fn restore_run<R: Rows>(rows: &mut R, work: &RestoreWork) -> Result<Re
     work.restore.outbox.iter().for_each(|message| set.send(run, message.clone()));
     set.runs[run].head.memo_requests().collect::<Vec<_>>().into_iter().for_each(|message| set.send(run, message)); // MM7
     settle(rows, run);
+    if let Some(counted) = counted {
+        counted.record(rows).await?;
+    }
     rows.save().await?;
     Ok(Restored { created: true, head: rows.set().runs[run].shown() })
 }
@@ -78,6 +90,9 @@ async fn put_generation<R: Rows>(rows: &mut R, key: &RunKey, log: &[Record], pro
         // The head is that of the end of the log.
         let added = set.runs[run].records.last_mut().expect("the record was just added");
         (added.commit_count, added.last_commit) = (commit_count, last_commit);
+    }
+    for (row, sum) in &projection.ledger {
+        rows.add_spent(&row.run.namespace, row.day, sum.lines.cost);
     }
     put_rows(rows, run, projection);
     Ok(())

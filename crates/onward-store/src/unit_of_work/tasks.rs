@@ -7,6 +7,7 @@ use onward_core::{Name, Status};
 
 use super::append::{append_input, append_outcome};
 use super::queues::{SharedQueue, claim_shared};
+use super::quotas::{Claimed, limit_claim};
 use super::{QueuedTask, RowError, RowRequest, Rows, RunRef};
 use crate::durable::Report;
 use crate::{ClaimTasks, StoreError};
@@ -67,11 +68,30 @@ pub(super) async fn end_attempt<R: Rows>(
     Ok(())
 }
 
-/// Leases visible tasks. Queues that are shared out, and the others together, get equal parts of the limit; what one of them does
-/// not use is left to the others. Which comes first changes with the clock.
+/// Leases visible tasks, as many as the quota of the namespace permits (NQ3, NQ4).
 pub async fn claim_tasks<R: Rows>(rows: &mut R, request: &ClaimTasks) -> Result<Vec<Task>, R::Error> {
     rows.show_delayed_tasks().await?;
     let shared = rows.shared_queues(request).await?;
+    let mut request = request.clone();
+    let mut claimed = limit_claim(rows, &mut request).await?;
+    if request.limit > 0 && !request.kinds.is_empty() {
+        claim_from(rows, &request, &shared, &mut claimed).await?;
+        while claimed.leave_out(&mut request) {
+            claim_from(rows, &request, &shared, &mut claimed).await?;
+        }
+    }
+    rows.save().await?;
+    Ok(claimed.into_tasks())
+}
+
+/// Leases tasks of queues that are shared out, and of the others together: they get equal parts of the limit; what one of them does
+/// not use is left to the others. Which comes first changes with the clock.
+async fn claim_from<R: Rows>(
+    rows: &mut R,
+    request: &ClaimTasks,
+    shared: &[SharedQueue],
+    claimed: &mut Claimed,
+) -> Result<(), R::Error> {
     let is_plain = |queue: &Option<Name>| !shared.iter().any(|other| other.queue == *queue);
     let plain: Vec<Option<Name>> = request.queues.iter().filter(|queue| is_plain(queue)).cloned().collect();
     let mut groups: Vec<Option<&SharedQueue>> = shared.iter().map(Some).collect();
@@ -80,18 +100,17 @@ pub async fn claim_tasks<R: Rows>(rows: &mut R, request: &ClaimTasks) -> Result<
     }
     let first = rows.set().now.0 as usize % groups.len().max(1);
     groups.rotate_left(first);
-    let mut claimed = Vec::new();
     for is_last in [groups.len() < 2, true] {
         for (at, group) in groups.iter().enumerate() {
             let left = request.limit.saturating_sub(claimed.len());
             let wanted = if is_last { left } else { left.div_ceil(groups.len() - at) };
             match group {
                 _ if wanted == 0 => {}
-                Some(shared) => claim_shared(rows, request, shared, wanted, &mut claimed).await?,
+                Some(shared) => claim_shared(rows, request, shared, wanted, claimed).await?,
                 None => {
                     let request = ClaimTasks { queues: plain.clone(), limit: wanted, ..request.clone() };
                     for (place, task) in rows.ready_tasks(&request).await? {
-                        claim_task(rows, &request, place, task, &mut claimed).await?;
+                        claim_task(rows, &request, place, task, claimed).await?;
                     }
                     rows.save().await?;
                 }
@@ -101,18 +120,20 @@ pub async fn claim_tasks<R: Rows>(rows: &mut R, request: &ClaimTasks) -> Result<
             break;
         }
     }
-    rows.save().await?;
-    Ok(claimed)
+    Ok(())
 }
 
-/// Leases one task; returns false if its run does not permit it.
+/// Leases one task; returns false if its run, or the quota of the namespace, does not permit it.
 pub(super) async fn claim_task<R: Rows>(
     rows: &mut R,
     request: &ClaimTasks,
     place: R::TaskPlace,
     mut task: Task,
-    claimed: &mut Vec<Task>,
+    claimed: &mut Claimed,
 ) -> Result<bool, R::Error> {
+    if !claimed.may_begin(&task) {
+        return Ok(false); // NQ4
+    }
     let set = rows.set();
     // An earlier claim of this call may have paused the run.
     if set.runs.get(&task.id.run).is_some_and(|run| set.runs[run].head.status == Status::Paused) {

@@ -91,6 +91,7 @@ fn decoders() -> Vec<(&'static str, Reader, Vec<Vec<u8>>)> {
         message: "there is no such run".to_owned(),
         hint: None,
         advice: onward_wire::problem::Advice::Fail,
+        retry_after_ms: None,
     };
     let details = problem.to_status(tonic::Code::NotFound).details().to_vec();
     let json = worker_frames().iter().map(|frame| serde_json::to_vec(frame).unwrap()).collect();

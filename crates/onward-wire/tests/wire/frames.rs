@@ -134,6 +134,7 @@ pub fn server_frames() -> Vec<ServerFrame> {
                 message: "gone".to_owned(),
                 hint: None,
                 advice: Advice::StopRun,
+                retry_after_ms: None,
             }),
         }),
         ServerFrame::Watch(Watch { run: key(), on: true }),

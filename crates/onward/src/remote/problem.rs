@@ -23,7 +23,9 @@ pub(crate) fn from_problem(problem: Problem) -> StoreError {
         // The server has stopped writing; this process waits for it.
         Advice::StopProcess => Consequence::Retry,
     };
-    elsewhere(keep(&problem.code), problem.message, problem.hint.as_deref().map(keep), consequence)
+    let (code, hint) = (keep(&problem.code), problem.hint.as_deref().map(keep));
+    let info = ErrorInfo { code, consequence, hint };
+    StoreError::Elsewhere(Box::new(Elsewhere { message: problem.message, info, retry_after_ms: problem.retry_after_ms }))
 }
 
 /// Parses a problem document of the HTTP API.
@@ -90,11 +92,12 @@ pub(crate) fn gone() -> RuntimeError {
 
 /// Copies an error for another caller.
 pub(crate) fn again(error: &RuntimeError) -> RuntimeError {
-    StoreError::Elsewhere(Box::new(Elsewhere { message: error.to_string(), info: error.info() })).into()
+    let (message, retry_after_ms) = (error.to_string(), error.retry_after_ms());
+    StoreError::Elsewhere(Box::new(Elsewhere { message, info: error.info(), retry_after_ms })).into()
 }
 
 fn elsewhere(code: &'static str, message: String, hint: Option<&'static str>, consequence: Consequence) -> StoreError {
-    StoreError::Elsewhere(Box::new(Elsewhere { message, info: ErrorInfo { code, consequence, hint } }))
+    StoreError::Elsewhere(Box::new(Elsewhere { message, info: ErrorInfo { code, consequence, hint }, retry_after_ms: None }))
 }
 
 /// Returns a text that lives as long as the process. Codes and hints are few.

@@ -13,6 +13,7 @@ mod many;
 mod partitions;
 mod poison;
 mod proxy;
+mod quotas;
 mod restarts;
 mod resuming;
 mod site;

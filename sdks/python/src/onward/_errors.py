@@ -33,6 +33,7 @@ class OnwardError(Exception):
     """An operation failed.
 
     `code` is stable; docs/errors has a page for each. `hint` says what to do, `status` is the HTTP status of the code.
+    `retry_after_ms` is the time after which the same call may succeed, if it is known: a quota or a full queue has refused it.
     """
 
     codes: ClassVar[tuple[str, ...]] = ()
@@ -45,6 +46,7 @@ class OnwardError(Exception):
         self.code = code or next(iter(self.codes), "failed")
         self.hint = hint
         self.status = status or self.usual_status
+        self.retry_after_ms: int | None = None
         self.failure: Failure | None = None
 
     def __str__(self) -> str:
@@ -236,6 +238,7 @@ def error_of(text: str) -> OnwardError:
     code = value["code"]
     kind = BY_CODE.get(code, OnwardError)
     error = kind(value["message"], code=code, hint=HINTS.get(code) or value.get("hint"), status=value.get("status"))
+    error.retry_after_ms = value.get("retry_after_ms")
     if value.get("failure"):
         error.failure = Failure.from_json(value["failure"])
         error.__cause__ = error.failure

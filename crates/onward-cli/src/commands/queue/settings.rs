@@ -60,16 +60,19 @@ fn request(connection: &Connection, queue: &str) -> Result<QueueRequest> {
     Ok(QueueRequest { namespace: connection.namespace.clone(), queue })
 }
 
+/// Where the options are described.
+const HELP: &str = "see `onward queue set --help`";
+
 fn changed(known: QueueSettings, args: &SetArgs) -> Result<QueueSettings> {
     let mut settings = known;
-    change(&mut settings.concurrency_max, "--concurrency", args.concurrency.as_deref(), number)?;
-    change(&mut settings.key_concurrency_max, "--key-concurrency", args.key_concurrency.as_deref(), number)?;
-    change(&mut settings.depth_max, "--depth", args.depth.as_deref(), number)?;
-    change(&mut settings.rate, "--rate", args.rate.as_deref(), rate)?;
-    change(&mut settings.key_rate, "--key-rate", args.key_rate.as_deref(), rate)?;
+    change(&mut settings.concurrency_max, "--concurrency", args.concurrency.as_deref(), number, HELP)?;
+    change(&mut settings.key_concurrency_max, "--key-concurrency", args.key_concurrency.as_deref(), number, HELP)?;
+    change(&mut settings.depth_max, "--depth", args.depth.as_deref(), number, HELP)?;
+    change(&mut settings.rate, "--rate", args.rate.as_deref(), rate, HELP)?;
+    change(&mut settings.key_rate, "--key-rate", args.key_rate.as_deref(), rate, HELP)?;
     for weight in &args.weight {
         let parts = weight.rsplit_once('=').and_then(|(key, weight)| Some((key, weight.parse::<u32>().ok()?)));
-        let (key, weight) = parts.ok_or_else(|| wrong("--weight", weight))?;
+        let (key, weight) = parts.ok_or_else(|| wrong("--weight", weight, HELP))?;
         let key = Name::new(key)?;
         settings.weights.retain(|of| of.key != key);
         if weight != 1 {
@@ -80,29 +83,36 @@ fn changed(known: QueueSettings, args: &SetArgs) -> Result<QueueSettings> {
 }
 
 /// Sets a setting to the value of its option; `none` removes it.
-fn change<T>(setting: &mut Option<T>, option: &str, value: Option<&str>, read: impl Fn(&str) -> Option<T>) -> Result<()> {
+pub fn change<T>(
+    setting: &mut Option<T>,
+    option: &str,
+    value: Option<&str>,
+    read: impl Fn(&str) -> Option<T>,
+    help: &'static str,
+) -> Result<()> {
     match value {
         None => {}
         Some("none") => *setting = None,
-        Some(value) => *setting = Some(read(value).ok_or_else(|| wrong(option, value))?),
+        Some(value) => *setting = Some(read(value).ok_or_else(|| wrong(option, value, help))?),
     }
     Ok(())
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+/// Reads a number.
+pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
 /// Reads a rate as `100/1m`.
-fn rate(text: &str) -> Option<QueueRate> {
+pub fn rate(text: &str) -> Option<QueueRate> {
     let (starts, period) = text.split_once('/')?;
     let period_ms = millis(span::parse_positive(period).ok()?);
     Some(QueueRate { starts_max: starts.parse().ok()?, period_ms })
 }
 
-fn wrong(option: &str, value: &str) -> Mistake {
+fn wrong(option: &str, value: &str, help: &'static str) -> Mistake {
     let message = format!("`{value}` is not a value of `{option}`");
-    Mistake::usage(ErrorCode::Usage, message, "see `onward queue set --help`")
+    Mistake::usage(ErrorCode::Usage, message, help)
 }
 
 fn print(view: &QueueView, global: &Global) -> Result<()> {

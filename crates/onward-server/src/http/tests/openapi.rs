@@ -20,7 +20,8 @@ use serde_json::{Map, Value, json};
 use super::shape::{Shape, ShapeFn};
 use crate::auth::session;
 use crate::handlers::{
-    approvals, bulk, claims, entries, external, flows, kinds, memos, operations, queues, runs, schedules, servers, tasks, transfer,
+    approvals, bulk, claims, entries, external, flows, kinds, memos, operations, queues, quotas, runs, schedules, servers, tasks,
+    transfer,
 };
 use crate::http::documents::{Approvals, DeletedRuns, Entries, EntryAnswer, OpenTasks, Partly, Receipt, Runs};
 use crate::http::routes::{Parameter, ROUTES, ResponseShape, Route};
@@ -38,6 +39,7 @@ const BODIES: &[&[ShapeFn]] = &[
     kinds::BODIES,
     memos::BODIES,
     queues::BODIES,
+    quotas::BODIES,
     runs::act::BODIES,
     runs::start::BODIES,
     schedules::BODIES,
@@ -92,7 +94,7 @@ const TAGS: &[(&str, &str, &[&str])] = &[
     (
         "server",
         "Health, metrics, the console and this document",
-        &["servers", "namespace", "session", "", "console", "healthz", "readyz", "metrics", "openapi.json"],
+        &["servers", "quotas", "namespace", "session", "", "console", "healthz", "readyz", "metrics", "openapi.json"],
     ),
 ];
 

@@ -15,7 +15,7 @@ use onward_core::log::schema::{FieldLine, Proto, Schema, has_serde, json_object,
 use onward_core::schedule::{
     BackfillRange, Firing, HistoryEntry, Overlap, Paused, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
 };
-use onward_core::spend::SpendTotals;
+use onward_core::spend::{PicoDollars, SpendTotals};
 use onward_core::task::TaskCount;
 use onward_core::view::{Awaited, ForkedFrom, RunCounts, Undelivered};
 use onward_core::{Event, Failure, Hash, Index, Name, Namespace, Payload, RunId, Status, Timestamp, WorkerId};
@@ -126,7 +126,7 @@ macro_rules! of_core {
 of_core! {
     ActiveType, bool, i32, u32, u64, usize, String, Appended, Audience, AppendedEntry, Awaited, BlockReason, Budget, BulkDone, BulkVerb, EntryPage, Event,
     Failure, ForkedFrom, Hash, Index, Namespace, ParentLink, Payload, RefusedRun, RunChange, RunCounts, RunPaused, SpendBy, SpendRow,
-    BackfillRange, Firing, HistoryEntry, Overlap, Paused, QueueLimits, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
+    BackfillRange, Firing, HistoryEntry, Overlap, Paused, PicoDollars, QueueLimits, RunningFiring, ScheduleOptions, ScheduleSpec, Totals,
     TriggerOutcome, UpcomingSlot, SpendTotals, Status, TaskCount, TaskStatus, Timestamp, Undelivered, WorkerId,
 }
 

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::queue::load::KeyLoad;
+use onward_core::quota::QuotaUse;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Event, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Epoch, Event, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::{
     Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, Listener,
     MemoryStore, OpenCounts, OutboxId, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreFuture, TaskQuery,
@@ -238,6 +240,8 @@ impl Store for MortalStore {
         count_versions(namespace: Namespace) -> Vec<VersionCount>;
         list_waits(query: WaitQuery) -> Vec<Wait>;
         list_tasks(query: TaskQuery) -> Vec<Task>;
+        list_queue_keys(namespace: Namespace, queue: Option<Name>, limit: usize) -> Vec<KeyLoad>;
+        quota_use(namespace: Namespace) -> QuotaUse;
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
         count_open() -> OpenCounts;
         spend(query: SpendQuery) -> Vec<SpendRow>;
