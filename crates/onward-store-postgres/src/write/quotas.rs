@@ -14,7 +14,7 @@ use onward_core::spend::{PicoDollars, day_of};
 use onward_core::{KindSchemas, Namespace, Timestamp};
 use onward_store::StoreError;
 use onward_store::durable::limits::PayloadLimits;
-use onward_store::durable::seal::{damaged, unseal};
+use onward_store::durable::seal::{damaged, number, unseal};
 use onward_store::sync::{lock, random_u64};
 use onward_store::unit_of_work::quotas::starts_of;
 use tokio_postgres::Row;
@@ -130,7 +130,7 @@ impl UnitOfWork<'_> {
             // Everything was counted, or enough.
             Some((count, until)) if count < until || *until >= wanted => *count,
             _ => {
-                let rows = self.db.query(&Sql::new(OPEN_RUNS).text(namespace.as_str()).number(number64(wanted))).await?;
+                let rows = self.db.query(&Sql::new(OPEN_RUNS).text(namespace.as_str()).number(number(wanted))).await?;
                 let count = rows.first().map_or(0, |row| row.get::<_, i64>(0)) as u64;
                 self.open_runs.insert(namespace.clone(), (count, wanted));
                 count
@@ -156,20 +156,15 @@ impl UnitOfWork<'_> {
             return;
         }
         let oldest = day_of(self.set.now).saturating_sub(DAYS_KEPT);
-        let cost = |cost: &PicoDollars| i64::try_from(cost.0).unwrap_or(i64::MAX);
         calls.push(
             Sql::call("add_spent")
                 .texts(spent.keys().map(|(namespace, _)| namespace.as_str().to_owned()).collect())
                 .numbers(spent.keys().map(|(_, day)| i64::from(*day)).collect())
-                .numbers(spent.values().map(cost).collect())
+                .numbers(spent.values().map(|cost| number(cost.0)).collect())
                 .int((random_u64() % PARTS) as i32)
                 .number(i64::from(oldest)),
         );
     }
-}
-
-fn number64(limit: u64) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 async fn read_spent(db: &Db, namespace: &Namespace, day: u32) -> Outcome<PicoDollars> {

@@ -304,8 +304,9 @@ pub async fn a_payload_over_the_quota_enters_on_no_way(mut harness: Harness) {
     let ended = onward_core::event::RunCompleted { output: large.clone(), attempts: None };
     refused(harness.store().commit(held.commit(vec![ended.into()])).await, "payload_too_large");
     let task = claim(&harness, 1).await.remove(0);
-    let report = harness.store().report_task(task.id.clone(), task.claim, TaskReport::Completed(large.clone()), seconds(30));
-    refused(report.await, "payload_too_large");
+    let (store, large_result) = (harness.store(), TaskReport::Completed(large.clone()));
+    let reported = store.report_task(task.id.clone(), task.claim, large_result, seconds(30)).await;
+    refused(reported, "payload_too_large");
     assert_eq!(harness.records("r").await.len(), records, "NQ5");
     harness.append("r", signal(Some(key("s")))).await.expect("NQ6: what another run sends is in its log");
     harness.read_on(&mut held).await;

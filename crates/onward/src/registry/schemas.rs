@@ -113,6 +113,7 @@ impl Registry {
             signals: schemas.signals,
             updates: schemas.updates,
             queue: None,
+            quota: None,
         };
         let mut all = Vec::new();
         for (name, kind) in &self.workflows {
