@@ -1,7 +1,8 @@
 //! Measures Onward on this machine, with the raw limits of disk and store beside each figure.
 //!
 //! `--server` measures a server and one remote worker instead of the embedded engine, `--store postgres` the engine on a
-//! temporary PostgreSQL cluster, `--agents` conversations with a scripted model, `--flows` a flow beside the same workflow in Rust.
+//! temporary PostgreSQL cluster, `--agents` conversations with a scripted model, `--flows` a flow beside the same workflow in Rust,
+//! `--queues` limits of queues and schedules that are due.
 //! `--json` prints one line per figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a
 //! part.
 
@@ -13,6 +14,7 @@ mod live;
 mod machine;
 mod old;
 mod postgres;
+mod queues;
 mod raw;
 mod raw_postgres;
 mod server;
@@ -34,6 +36,7 @@ pub struct Plan {
     server: bool,
     agents: bool,
     flows: bool,
+    queues: bool,
     /// On PostgreSQL instead of a directory.
     postgres: bool,
     directory: PathBuf,
@@ -84,6 +87,7 @@ fn main() -> Result<()> {
             "--server" => plan.server = true,
             "--agents" => plan.agents = true,
             "--flows" => plan.flows = true,
+            "--queues" => plan.queues = true,
             "--model" => return start()?.block_on(agents::serve_model()),
             "--cold-agent" => {
                 let [directory, url] = [arguments.next(), arguments.next()].map(Option::unwrap_or_default);
@@ -98,7 +102,7 @@ fn main() -> Result<()> {
             "--dir" => plan.directory = arguments.next().map(PathBuf::from).unwrap_or_default(),
             "--cold" => return life::cold(Path::new(&arguments.next().unwrap_or_default())),
             other => bail!(
-                "unknown argument `{other}`; there are --quick, --json, --server, --agents, --flows, --store NAME, --only PREFIX and --dir DIRECTORY"
+                "unknown argument `{other}`; there are --quick, --json, --server, --agents, --flows, --queues, --store NAME, --only PREFIX and --dir DIRECTORY"
             ),
         }
     }
@@ -128,6 +132,10 @@ async fn measure(plan: &Plan) -> Result<()> {
     if plan.flows {
         raw::sync(plan)?;
         return flows::measure(plan).await;
+    }
+    if plan.queues {
+        raw::sync(plan)?;
+        return queues::measure(plan).await;
     }
     if plan.postgres {
         raw::sync(plan)?;
