@@ -192,6 +192,9 @@ pub(super) struct SlotWalk<'a> {
     segment: Option<Segment>,
     /// By pattern.
     matches: Vec<NextMatch>,
+    /// How often a pattern was evaluated (SL4).
+    #[cfg(test)]
+    pub evaluations: u32,
 }
 
 impl<'a> SlotWalk<'a> {
@@ -205,6 +208,8 @@ impl<'a> SlotWalk<'a> {
             from: from.0.max(slots.start.0),
             segment: None,
             matches: vec![NextMatch::Unknown; slots.patterns.len()],
+            #[cfg(test)]
+            evaluations: 0,
         }
     }
 
@@ -249,6 +254,10 @@ impl<'a> SlotWalk<'a> {
             NextMatch::Never => None,
             NextMatch::At(time) if time >= self.from => Some(time),
             NextMatch::At(_) | NextMatch::Unknown => {
+                #[cfg(test)]
+                {
+                    self.evaluations += 1;
+                }
                 let found = self.first_match(pattern);
                 self.matches[at] = found.map_or(NextMatch::Never, NextMatch::At);
                 found
